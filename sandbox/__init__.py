@@ -1,0 +1,1 @@
+"""Conformance suite for coding-agent harnesses in real Docker sandboxes."""

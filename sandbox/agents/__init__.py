@@ -1,0 +1,1 @@
+"""The agent contract: sessions, the supervisor, one-turn episodes."""

@@ -1,0 +1,1 @@
+"""Scenarios, witness, plan and runner: where the rooms meet."""

@@ -1,0 +1,1 @@
+"""Records, joins, checks and verdicts: pure, no engine, no network, no clock."""

@@ -1,0 +1,1 @@
+"""The scripted model server: the only room that knows starlette and uvicorn."""

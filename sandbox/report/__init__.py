@@ -1,0 +1,1 @@
+"""Verdicts in, text out: terminal, markdown, JSON, JUnit."""

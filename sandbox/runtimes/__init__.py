@@ -1,0 +1,1 @@
+"""Pinned harness runtimes: fetched, verified, bundled, stored, installed."""
