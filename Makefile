@@ -1,0 +1,83 @@
+# `make` alone lists the targets. CI runs the same ones as a person does.
+SHELL := /bin/sh
+.DEFAULT_GOAL := help
+VENV := .venv
+BIN := $(VENV)/bin
+SANDBOX := $(BIN)/sandbox
+SHELL_FILES = $$(git ls-files '*.sh' .ci/run)
+
+# What to run: make conformance PROFILE=full HARNESSES='codex' IMAGES='alpine-*' SCENARIOS='*' JOBS=2
+PROFILE ?= quick
+HARNESSES ?=
+IMAGES ?=
+SCENARIOS ?=
+JOBS ?=
+OUTPUT ?=
+ARGS ?=
+SELECTION = $(foreach g,$(HARNESSES),--harness '$(g)') $(foreach g,$(IMAGES),--image '$(g)') \
+	$(foreach g,$(SCENARIOS),--scenario '$(g)')
+
+.PHONY: help
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  %-14s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
+
+.PHONY: venv
+venv: ## make the project's virtual environment
+	@sh installers/venv.sh $(VENV)
+
+.PHONY: conformance
+conformance: venv ## engine, images, runtimes, the profile's cells, table and reports
+	@$(SANDBOX) conformance --ensure-engine --profile '$(PROFILE)' $(SELECTION) \
+		$(if $(JOBS),--jobs '$(JOBS)') $(if $(OUTPUT),--output '$(OUTPUT)') $(ARGS)
+
+.PHONY: test
+test: venv ## the same set-up, then the whole test suite
+	@$(SANDBOX) prepare --ensure-engine
+	@SANDBOX_REQUIRE_ENGINE=1 $(BIN)/python -m pytest $(ARGS)
+
+.PHONY: test-unit
+test-unit: venv ## the tests that need no engine (seconds)
+	@$(BIN)/python -m pytest tests/unit tests/broken $(ARGS)
+
+.PHONY: check
+check: venv ## ruff, mypy --strict, import-linter, shellcheck (dash and busybox), shfmt
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports --no-logo
+	@$(BIN)/shellcheck --shell=dash $(SHELL_FILES)
+	@$(BIN)/shellcheck --shell=busybox $(SHELL_FILES)
+	@$(BIN)/shfmt -d -i 4 -ln posix $(SHELL_FILES)
+
+.PHONY: bench
+bench: venv ## start, exec, put, get, close, install and a whole cell beside the docker CLI
+	@$(SANDBOX) bench --ensure-engine $(ARGS)
+
+.PHONY: images
+images: venv ## build and load the task images
+	@$(SANDBOX) images build --ensure-engine
+
+.PHONY: runtimes
+runtimes: venv ## fetch, verify and bundle the pinned runtimes
+	@$(SANDBOX) runtimes fetch
+
+.PHONY: doctor
+doctor: venv ## what this machine has and lacks, with cures
+	@$(SANDBOX) doctor
+
+.PHONY: sweep
+sweep: venv ## remove containers, networks and volumes that dead runs left
+	@$(SANDBOX) sweep
+
+.PHONY: lock-python
+lock-python: venv ## write installers/requirements.lock from pyproject.toml
+	@$(BIN)/python -m pip --quiet install uv
+	@{ head -n 2 installers/requirements.lock; \
+	   $(BIN)/uv pip compile --quiet --universal --generate-hashes --extra dev --python-version 3.11 \
+	   --no-header --no-annotate pyproject.toml; } > installers/requirements.lock.new
+	@mv installers/requirements.lock.new installers/requirements.lock
+
+.PHONY: clean
+clean: ## remove the virtual environment, results and tool caches (the shared cache stays)
+	@rm -rf $(VENV) $(VENV).lock results build dist ./*.egg-info .mypy_cache .ruff_cache \
+		.pytest_cache .hypothesis .import_linter_cache

@@ -1,0 +1,1 @@
+"""One command a file; each has ``configure(parser)`` and ``run(arguments) -> ExitCode``."""
