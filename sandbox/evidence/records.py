@@ -240,10 +240,14 @@ class FileChange(Record):
 
 
 class EgressEvent(Record):
-    """A name the harness or a tool asked for; no packet left the sandbox."""
+    """A name the harness or a tool asked for; no packet left the sandbox.
+
+    ``malformed``: a message to the resolver that is no DNS query; ``name`` quotes its first octets
+    in hexadecimal. ``left_out``: the log was full; ``name`` says how many events are not in it.
+    """
 
     at: float
-    kind: Literal["dns"] = "dns"
+    kind: Literal["dns", "malformed", "left_out"] = "dns"
     name: str
     record_type: str
 

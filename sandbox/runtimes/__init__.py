@@ -1,1 +1,1 @@
-"""Pinned harness runtimes: fetched, verified, bundled, stored, installed."""
+"""The host side of ``installers/``: pins, lock, fetch, store, bundles, installation."""

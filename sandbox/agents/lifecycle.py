@@ -1,0 +1,234 @@
+"""The lifecycle of agent sessions around any adapter: what may happen when, and what is kept.
+
+::
+
+    (unknown) --seed--> ready --activate--> running --> done
+        |                 \\________________|____________/
+        |                                   v
+        +--close (fence)----------------> closing --> closed (answer kept for the retry window)
+
+A setup that fails halfway leaves a session that can only be closed. A close that fails leaves the
+session closing, with its state, for another try. Everything not drawn is a ``ConflictError``.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar, cast
+
+from sandbox.agents.contract import (
+    ActivateRequest,
+    Agent,
+    CloseRequest,
+    CloseResponse,
+    ConflictError,
+    EpisodeId,
+    SeedRequest,
+    SeedResponse,
+    SetupFailed,
+)
+from sandbox.agents.response import AgentResponse
+from sandbox.errors import CouldNotFindOut
+
+StateT = TypeVar("StateT")
+RETRY_WINDOW_S = 300.0
+STOP_WAIT_S = 60.0
+
+
+@dataclass
+class _Record(Generic[StateT]):
+    """One session; ``lock`` is held by seed and close, and by activate only to begin and end."""
+
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    cancel: threading.Event = field(default_factory=threading.Event)
+    idle: threading.Event = field(default_factory=threading.Event)
+    seeded: SeedRequest | None = None
+    state: StateT | None = None
+    setup_failed: bool = False
+    activated: bool = False
+    closing: bool = False
+    closed_for: EpisodeId | None = None
+    answer: CloseResponse | None = None
+    expires_at: float = float("inf")
+
+    def __post_init__(self) -> None:
+        self.idle.set()
+
+
+class AgentSessions(Generic[StateT]):
+    """Sessions of one adapter, safe for threads.
+
+    Args:
+        agent: the adapter whose hooks do the work.
+        retry_window_s: how long a close's answer is kept, in seconds.
+        stop_wait_s: how long a close waits for a cancelled activation, in seconds.
+        clock: gives seconds, monotonic.
+    """
+
+    def __init__(
+        self,
+        agent: Agent[StateT],
+        *,
+        retry_window_s: float = RETRY_WINDOW_S,
+        stop_wait_s: float = STOP_WAIT_S,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._agent = agent
+        self._retry_window_s = retry_window_s
+        self._stop_wait_s = stop_wait_s
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._records: dict[str, _Record[StateT]] = {}
+
+    def seed(self, request: SeedRequest) -> SeedResponse:
+        """Set a session up; the same request again gives the same answer.
+
+        Raises:
+            ConflictError: the id has another request, or is closing or closed.
+            SandboxError: what the adapter's setup raised.
+        """
+        name = request.agent_session_id
+        self._refuse_closing(name)
+        with self._held(name) as record:
+            self._refuse_closed(name, record)
+            if record.seeded is not None:
+                return self._seeded_before(record, request)
+            record.seeded = request
+            try:
+                record.state = self._agent.seed_state(request, record.cancel)
+            except SetupFailed as failure:
+                record.state = cast("StateT", failure.state)
+                record.setup_failed = True
+                raise failure.error from failure.__cause__
+            except BaseException:
+                record.seeded = None
+                raise
+            return SeedResponse(agent_session_id=name)
+
+    def activate(self, request: ActivateRequest) -> AgentResponse:
+        """Run the session's one agent turn.
+
+        Raises:
+            ConflictError: unknown, closing, closed, not set up, or activated before.
+            SandboxError: what the adapter raised.
+        """
+        name = request.agent_session_id
+        self._refuse_closing(name)
+        with self._held(name) as record:
+            state = self._activatable(name, record)
+            record.activated = True
+            record.idle.clear()
+        try:
+            return self._agent.activate_state(state, request, record.cancel)
+        finally:
+            record.idle.set()
+
+    def close(self, request: CloseRequest) -> CloseResponse:
+        """End a session, whatever it is doing; the first answer is given again.
+
+        Closing an id that was never seeded keeps a late seed out.
+
+        Raises:
+            ConflictError: the session belongs to another episode.
+            CouldNotFindOut: a cancelled activation did not end; try again.
+            SandboxError: what the adapter raised; try again.
+        """
+        name = request.agent_session_id
+        self._announce_close(request)
+        with self._held(name) as record:
+            self._same_episode(record, request)
+            if record.answer is None:
+                record.answer = self._release(name, record)
+                record.state = None
+                record.closed_for = request.episode_id
+                record.expires_at = self._clock() + self._retry_window_s
+            return record.answer
+
+    def _seeded_before(self, record: _Record[StateT], request: SeedRequest) -> SeedResponse:
+        name = request.agent_session_id
+        if record.seeded != request:
+            raise ConflictError(f"agent session {name} was seeded with another request")
+        if record.setup_failed:
+            raise ConflictError(f"the setup of agent session {name} failed", cure="close it")
+        return SeedResponse(agent_session_id=name)
+
+    def _activatable(self, name: str, record: _Record[StateT]) -> StateT:
+        self._refuse_closed(name, record)
+        if record.state is None or record.setup_failed:
+            raise ConflictError(f"agent session {name} is not set up", cure="seed it first")
+        if record.activated:
+            raise ConflictError(f"agent session {name} was activated before")
+        return record.state
+
+    def _refuse_closing(self, name: str) -> None:
+        """Answer at once while a close has the session's lock."""
+        with self._lock:
+            record = self._records.get(name)
+        if record is not None:
+            self._refuse_closed(name, record)
+
+    @staticmethod
+    def _refuse_closed(name: str, record: _Record[StateT]) -> None:
+        if record.answer is not None:
+            raise ConflictError(f"agent session {name} is closed")
+        if record.closing:
+            raise ConflictError(f"agent session {name} is closing")
+
+    def _announce_close(self, request: CloseRequest) -> None:
+        """Stop what runs before waiting for its lock; a setup that is under way ends early."""
+        with self._lock:
+            record = self._records.get(request.agent_session_id)
+        if record is not None and record.answer is None:
+            self._same_episode(record, request)
+            if record.seeded is not None:
+                record.closing = True
+                record.cancel.set()
+
+    def _release(self, name: str, record: _Record[StateT]) -> CloseResponse:
+        if record.state is None:
+            return CloseResponse(agent_session_id=name)
+        record.closing = True
+        record.cancel.set()
+        if not record.idle.wait(self._stop_wait_s):
+            raise CouldNotFindOut(
+                f"the activation of agent session {name} did not end within "
+                f"{self._stop_wait_s:g} s after it was cancelled",
+                cure="close again, or remove the sandbox",
+            )
+        return self._agent.close_state(record.state)
+
+    @staticmethod
+    def _same_episode(record: _Record[StateT], request: CloseRequest) -> None:
+        seeded = None if record.seeded is None else record.seeded.episode_id
+        episode = seeded or record.closed_for
+        if episode is not None and episode != request.episode_id:
+            raise ConflictError(
+                f"agent session {request.agent_session_id} belongs to another episode"
+            )
+
+    @contextmanager
+    def _held(self, name: str) -> Iterator[_Record[StateT]]:
+        """Hold the session's lock; a record that keeps nothing is dropped afterwards."""
+        while True:
+            with self._lock:
+                self._forget_expired()
+                record = self._records.setdefault(name, _Record())
+            with record.lock:
+                if self._records.get(name) is not record:
+                    continue  # it was dropped while we waited
+                try:
+                    yield record
+                finally:
+                    if record.seeded is None and record.answer is None:
+                        with self._lock:
+                            del self._records[name]
+                return
+
+    def _forget_expired(self) -> None:
+        now = self._clock()
+        for name in [n for n, record in self._records.items() if record.expires_at <= now]:
+            del self._records[name]

@@ -1,0 +1,408 @@
+#!/bin/sh
+# Runs one command inside a sandbox under a deadline and leaves a receipt of how it ended.
+#
+#   supervisor.sh --dir DIR --cwd DIR --tag NAME=VALUE --deadline S --grace S [--exclusive]
+#                 -- [NAME=VALUE ...] COMMAND [ARGUMENT ...]
+#   supervisor.sh --recover --dir DIR --tag NAME=VALUE --grace S [--exclusive]
+#
+# The command gets its own session and process group, exactly the environment given (and the tag),
+# stdin from /dev/null, its output in files. DIR is private to the session and holds:
+#
+#   claim/         made by whoever decides first about the launch: this script, or a stopper, after
+#                  which nothing is ever launched
+#   supervisor     pid of main and the centisecond it began
+#   ballast        bytes given up for the receipt when the command filled the disk
+#   launched       pid of the command, written by the command's own process just before it becomes
+#                  the command: empty or missing means that it never did
+#   baseline       processes that were there before the launch (pid:start)
+#   stdout stderr  what the command wrote
+#   stop           anybody may make it: please stop
+#   ended          the command's wait status (128 + n for signal n)
+#   ending         made by whoever concludes: main (the command ended by itself) or the watcher
+#   receipt.json   the last word, complete or absent
+#
+# Two processes: main runs the command in the foreground, because a background command of a shell
+# ignores SIGINT and SIGQUIT, and so would every tool below it; for that reason a signal to main
+# cannot be handled by main while the command runs. The watcher sees the deadline, the stop file and
+# the death of main, and then stops everything. --recover does the same when both are gone.
+#
+# A command that ends by itself leaves its detached children alone; they are listed. A forced stop
+# sends TERM, waits for the grace, and kills the session, everything that carries the tag, all their
+# descendants and, with --exclusive, everything that was not there before, except what the engine
+# itself started meanwhile. Needs sh, /proc, env, setsid, sleep, mkdir, mv, cut, tr and sed.
+
+set -eu
+unset CDPATH
+LC_ALL=C
+PATH=${PATH:+$PATH:}/usr/local/bin:/usr/bin:/bin
+IFS=' 	
+'
+
+KILL_WAIT=500 # centiseconds that killed processes get to disappear
+
+say() { printf 'supervisor: %s\n' "$*" >&2; }
+refuse() {
+    say "$*"
+    exit 2
+}
+
+# --- time, without a fork and without the wall clock ----------------------------------------------
+
+clock() { # sets $now, in centiseconds since the machine started
+    read -r uptime _ </proc/uptime
+    now=$((${uptime%.*} * 100 + 1${uptime#*.} - 100))
+}
+
+nap() { # SECONDS; a sleep that knows no fractions sleeps for a second
+    sleep "$1" 2>/dev/null || sleep 1
+}
+
+centiseconds() { # SECONDS: sets $centi
+    case $1 in
+        '' | *[!0-9.]* | *.*.* | .* | *. | 0[0-9]*) refuse "not a number of seconds: $1" ;;
+        *.*) centi=${1#*.}00 centi=1${centi%"${centi#??}"} centi=$((${1%.*} * 100 + centi - 100)) ;;
+        *) centi=$(($1 * 100)) ;;
+    esac
+}
+
+# --- processes ------------------------------------------------------------------------------------
+
+look() { # PID: sets $state $parent $group $session $start; fails when it is gone
+    { read -r line <"/proc/$1/stat"; } 2>/dev/null || return 1
+    # shellcheck disable=SC2086 # numbers and one letter
+    set -- ${line##*\) }
+    state=$1 parent=$2 group=$3 session=$4 start=${20}
+}
+
+lives() { # PID START: whether this very process still runs
+    look "$1" && [ "$start" = "$2" ] && [ "$state" != Z ] && [ "$state" != X ]
+}
+
+tagged() { # PID: whether its environment, where we may read it, carries the tag
+    while IFS= read -r line || [ -n "$line" ]; do
+        case $line in *"$tag"*) return 0 ;; esac
+    done 2>/dev/null <"/proc/$1/environ"
+    return 1
+}
+
+remember_baseline() {
+    before=' '
+    for entry in /proc/[0-9]*; do
+        look "${entry#/proc/}" && before="$before${entry#/proc/}:$start "
+    done
+    printf '%s\n' "$before" >"$dir/baseline"
+}
+
+scan() { # sets $alive to the living processes of the session; those once seen stay known
+    mine=' ' engine=' ' rest=
+    for entry in /proc/[0-9]*; do
+        pid=${entry#/proc/}
+        case $pid in 1 | "$main" | "$watcher") continue ;; esac
+        look "$pid" || continue
+        case $state in Z | X) continue ;; esac
+        if is_member; then
+            mine="$mine$pid "
+        elif [ "$parent" = 0 ]; then
+            engine="$engine$pid "
+        else
+            rest="$rest $pid:$start:$parent"
+        fi
+    done
+    add_families
+    [ -z "$exclusive" ] || add_strangers
+    alive=${mine# }
+    for pid in $alive; do
+        look "$pid" || continue
+        case $known in *" $pid:$start "*) ;; *) known="$known$pid:$start " ;; esac
+    done
+}
+
+is_member() {
+    case $known in *" $pid:$start "*) return 0 ;; esac
+    case $before in *" $pid:$start "*) return 1 ;; esac
+    [ -n "$child" ] && { [ "$group" = "$child" ] || [ "$session" = "$child" ]; } && return 0
+    [ -z "$exclusive" ] && tagged "$pid"
+}
+
+add_families() { # children join their parents, until no more do
+    grew=yes
+    while [ -n "$grew" ]; do
+        grew='' left=''
+        for row in $rest; do
+            pid=${row%%:*} parent=${row##*:}
+            case $mine in *" $parent "*)
+                mine="$mine$pid " grew=yes
+                continue
+                ;;
+            esac
+            case $engine in *" $parent "*)
+                engine="$engine$pid " grew=yes
+                continue
+                ;;
+            esac
+            left="$left $row"
+        done
+        rest=$left
+    done
+}
+
+add_strangers() { # what was not there before and hangs from no command of the engine
+    for row in $rest; do
+        case $before in *" ${row%:*} "*) ;; *) mine="$mine${row%%:*} " ;; esac
+    done
+}
+
+signal() { # NAME: to the group, which no fork escapes, and to all that the scan found
+    [ -z "$child" ] || kill -s "$1" -- "-$child" 2>/dev/null || :
+    for pid in $alive; do
+        kill -s "$1" "$pid" 2>/dev/null || :
+    done
+}
+
+# --- stopping and the receipt ---------------------------------------------------------------------
+
+force() { # TERM, the grace, KILL: sets $alive to what is left
+    scan
+    signal TERM
+    signal CONT
+    clock && limit=$((now + grace))
+    while [ -n "$alive" ] && clock && [ "$now" -lt "$limit" ]; do
+        nap 0.05
+        scan
+    done
+    destroy
+}
+
+destroy() { # stops first, so that nothing forks between the look and the kill; needs no fork
+    clock && limit=$((now + KILL_WAIT))
+    while [ -n "$alive" ] && clock && [ "$now" -lt "$limit" ]; do
+        signal STOP
+        scan
+        signal KILL
+        scan
+    done
+}
+
+first_to() { # FILE: whether we are the one who makes it; needs no fork
+    set -C
+    { true >"$1"; } 2>/dev/null && status=0 || status=1
+    set +C
+    return "$status"
+}
+
+read_child() { # sets $child, and fails when the command was never launched
+    child=
+    { read -r child <"$dir/launched"; } 2>/dev/null || :
+    [ -n "$child" ]
+}
+
+await_ended() { # sets $return_code from main's note, which follows the command's death at once
+    return_code=null
+    clock && limit=$((now + 200))
+    while ! { read -r return_code <"$dir/ended"; } 2>/dev/null; do
+        return_code=null
+        lives "$main" "$main_start" || return 0
+        clock && [ "$now" -lt "$limit" ] || return 0
+        nap 0.01
+    done
+}
+
+json_string() { # TEXT: control characters become spaces
+    printf '"%s"' "$(printf '%s' "$1" | tr '\001-\037\177' ' ' | sed 's/[\\"]/\\&/g')"
+}
+
+command_of() { # PID: its command line, or its name in brackets
+    text=$(tr '\000' ' ' <"/proc/$1/cmdline" 2>/dev/null | cut -c 1-200) || :
+    [ -n "$text" ] || text="[$(cat "/proc/$1/comm" 2>/dev/null || printf gone)]"
+    json_string "${text% }"
+}
+
+survivors() {
+    comma=
+    for pid in $alive; do
+        printf '%s{"pid": %s, "command": %s}' "$comma" "$pid" "$(command_of "$pid")"
+        comma=', '
+    done
+}
+
+conclude() { # LAUNCHED RETURN_CODE TIMED_OUT STOPPED CONFIRMED ERROR(empty: none)
+    elapsed=$((finished - started))
+    read -r host </proc/sys/kernel/hostname || host=unknown
+    [ -z "$6" ] && error=null || error=$(json_string "$6")
+    true >"$dir/ballast"
+    {
+        printf '{"cleanup_confirmed": %s, "launched": %s, "return_code": %s, ' "$5" "$1" "$2"
+        printf '"timed_out": %s, "stopped": %s, "error": %s, ' "$3" "$4" "$error"
+        printf '"survivors": [%s], "hostname": %s, ' "$(survivors)" "$(json_string "$host")"
+        printf '"pid": %s, "duration_s": %d.%02d}\n' "$main" $((elapsed / 100)) $((elapsed % 100))
+    } >"$dir/receipt.tmp" || return 1
+    mv -f "$dir/receipt.tmp" "$dir/receipt.json"
+}
+
+conclude_stop() { # TIMED_OUT STOPPED ERROR: after force
+    clock && finished=$now
+    await_ended
+    read_child && launched=true || launched=false
+    if [ -z "$alive" ]; then
+        conclude "$launched" "$return_code" "$1" "$2" true "$3"
+    else
+        conclude "$launched" "$return_code" "$1" "$2" false "$3"
+    fi
+}
+
+# --- the watcher ----------------------------------------------------------------------------------
+
+watch() {
+    trap '' HUP INT TERM
+    trap fallen EXIT
+    read -r watcher _ </proc/self/stat
+    pause=0.01
+    while :; do
+        nap "$pause"
+        case $pause in 0.01) pause=0.02 ;; 0.02) pause=0.05 ;; *) pause=0.1 ;; esac
+        reason_to_stop && break
+    done
+    trap - EXIT
+    [ "$reason" != ended ] && first_to "$dir/ending" || exit 0
+    [ "$reason" != lost ] || nap 0.2 # a command on its way to exec shows its tag by then
+    read_child || :
+    force
+    case $reason in
+        deadline) conclude_stop true false '' ;;
+        stop) conclude_stop false true '' ;;
+        lost) conclude_stop false false 'the supervisor was killed before the command ended' ;;
+    esac
+    exit 0
+}
+
+reason_to_stop() { # sets $reason
+    reason=
+    clock
+    if [ -e "$dir/ending" ]; then
+        reason=ended
+    elif ! lives "$main" "$main_start"; then
+        reason=lost
+    elif [ ! -s "$dir/launched" ]; then
+        return 1
+    elif [ -e "$dir/stop" ]; then
+        reason=stop
+    elif [ "$now" -ge $((started + deadline)) ]; then
+        reason=deadline
+    fi
+    [ -n "$reason" ]
+}
+
+fallen() { # the watcher could not go on, most likely because the sandbox is full of processes
+    trap - EXIT
+    first_to "$dir/ending" || return 0
+    read_child || :
+    scan
+    destroy
+    conclude_stop false false 'the supervisor could not start a process (is the process limit reached?)'
+}
+
+# --- main -----------------------------------------------------------------------------------------
+
+launch() { # runs in a process of its own and becomes the command
+    cd "$cwd" || exit 125
+    read -r self _ </proc/self/stat
+    if ! printf '%s\n' "$self" >"$dir/launched"; then
+        : >"$dir/launched"
+        exit 125
+    fi
+    exec setsid env -i "$tag" "$@"
+}
+
+settle() { # what is dying with the command is no survivor
+    for _ in 1 2 3; do
+        scan
+        [ -n "$alive" ] || return 0
+        nap 0.1
+    done
+    scan
+}
+
+supervise() {
+    if [ -e "$dir/receipt.json" ] || [ -e "$dir/launched" ]; then
+        refuse "$dir was used before"
+    fi
+    alive=
+    if ! mkdir "$dir/claim" 2>/dev/null || [ -e "$dir/stop" ]; then
+        conclude false null false true true ''
+        return
+    fi
+    for tool in env setsid sleep mv; do
+        if ! command -v "$tool" >/dev/null; then
+            conclude false null false false true "the image has no $tool"
+            return
+        fi
+    done
+    printf '%s %s\n' "$main" "$started" >"$dir/supervisor"
+    printf '%65536s' '' >"$dir/ballast"
+    remember_baseline
+    clock && started=$now
+    watch </dev/null >/dev/null 2>"$dir/watcher.log" &
+    watcher=$!
+    (launch "$@") </dev/null >"$dir/stdout" 2>"$dir/stderr" && code=0 || code=$?
+    clock && finished=$now
+    printf '%s\n' "$code" >"$dir/ended"
+    first_to "$dir/ending" && natural=yes || natural=
+    wait "$watcher" || :
+    [ -n "$natural" ] || return 0
+    if read_child; then
+        settle
+        conclude true "$code" false false true ''
+    else
+        read -r line <"$dir/stderr" || :
+        conclude false null false false true "the command was not started: ${line:-no reason given}"
+    fi
+}
+
+recover() {
+    [ ! -e "$dir/receipt.json" ] || return 0
+    read -r before 2>/dev/null <"$dir/baseline" || before=
+    before=" $before "
+    mkdir "$dir/claim" 2>/dev/null || nap 0.2
+    main_start=gone
+    read -r main started 2>/dev/null <"$dir/supervisor" || :
+    read_child || :
+    scan
+    force
+    [ -e "$dir/receipt.json" ] || conclude_stop false false 'the supervisor died and left no receipt'
+}
+
+main() {
+    dir='' cwd='' tag='' deadline='' grace='' exclusive='' recovering=''
+    while [ $# -gt 0 ]; do
+        case $1 in
+            --dir) dir=$2 ;;
+            --cwd) cwd=$2 ;;
+            --tag) tag=$2 ;;
+            --deadline) centiseconds "$2" && deadline=$centi ;;
+            --grace) centiseconds "$2" && grace=$centi ;;
+            --exclusive | --recover)
+                [ "$1" = --recover ] && recovering=yes || exclusive=yes
+                shift
+                continue
+                ;;
+            --) break ;;
+            *) refuse "unknown option $1" ;;
+        esac
+        shift 2
+    done
+    [ -d "$dir" ] || refuse "no folder $dir"
+    [ -n "$tag" ] && [ -n "$grace" ] || refuse 'needs --tag and --grace'
+    [ -r /proc/uptime ] && [ -r /proc/self/stat ] || refuse 'needs /proc'
+    main=$$ watcher='' child='' known=' ' before=' ' alive=''
+    look "$main" && main_start=$start
+    clock && started=$now finished=$now
+    if [ -n "$recovering" ]; then
+        recover
+        return
+    fi
+    shift || refuse 'needs -- and a command'
+    [ -n "$cwd" ] && [ -n "$deadline" ] && [ $# -gt 0 ] || refuse 'needs --cwd, --deadline and a command'
+    supervise "$@"
+}
+
+main "$@"

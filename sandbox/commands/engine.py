@@ -1,0 +1,43 @@
+"""The engine that a command works with, swept of what dead runs left there."""
+
+from __future__ import annotations
+
+import argparse
+
+from sandbox.engine.client import Engine
+from sandbox.engine.host import ensure_engine
+from sandbox.engine.sweep import SweepReport, sweep
+from sandbox.progress import Progress
+
+
+def add_engine(parser: argparse.ArgumentParser) -> None:
+    """Add the option that allows installing and starting an engine."""
+    parser.add_argument(
+        "--ensure-engine",
+        action="store_true",
+        help="as root with apt, install and start Docker when no engine answers",
+    )
+
+
+def open_engine(arguments: argparse.Namespace, progress: Progress) -> Engine:
+    """Return a connected, swept engine; a context manager.
+
+    Raises:
+        PrerequisiteMissing: no engine answers, and none may or can be started.
+    """
+    engine = ensure_engine(progress) if arguments.ensure_engine else Engine.connect()
+    try:
+        say_swept(sweep(engine), progress)
+    except BaseException:
+        engine.close()
+        raise
+    return engine
+
+
+def say_swept(swept: SweepReport, progress: Progress) -> None:
+    """Say in lines what a sweep removed, and what a person has to look at."""
+    if swept.removed:
+        kinds = ", ".join(f"{item.kind} {item.name}" for item in swept.removed)
+        progress.say(f"removed what dead runs left: {kinds}")
+    for kept in swept.unsettled:
+        progress.say(f"left in place: {kept.item.kind} {kept.item.name}: {kept.reason}")

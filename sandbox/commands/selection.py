@@ -1,0 +1,54 @@
+"""The options that select cells, shared by ``conformance`` and ``list``."""
+
+from __future__ import annotations
+
+import argparse
+
+from sandbox.conformance.plan import Axes, CellSpec, Selection, make_plan
+from sandbox.conformance.scenarios import SCENARIOS
+from sandbox.engine.images import image_definitions
+from sandbox.harnesses.registry import load_harnesses
+
+PROFILES = ("quick", "full")
+
+
+def add_selection(parser: argparse.ArgumentParser) -> None:
+    """Add the filters: one glob option an axis, whole cell ids, and the profile."""
+    for axis in ("harness", "image", "scenario"):
+        parser.add_argument(
+            f"--{axis}", action="append", default=[], metavar="GLOB", help=f"only such {axis} names"
+        )
+    parser.add_argument("--skip", action="append", default=[], metavar="GLOB", help="not such cells")
+    parser.add_argument(
+        "--profile", choices=PROFILES, default="quick", help="which scenarios (default: quick)"
+    )
+    parser.add_argument(
+        "cells", nargs="*", metavar="CELL", help="cell ids or globs, as codex/alpine-*/tool_success"
+    )
+
+
+def selected(arguments: argparse.Namespace) -> tuple[CellSpec, ...]:
+    """Return the plan that the options ask for.
+
+    Raises:
+        UsageError: an unknown name.
+        NothingSelected: the filters leave no cell.
+    """
+    scenarios = tuple(
+        scenario.name for scenario in SCENARIOS.values() if arguments.profile in scenario.profiles
+    )
+    axes = Axes(
+        harnesses=tuple(load_harnesses()),
+        images=tuple(image_definitions()),
+        scenarios=scenarios,
+    )
+    return make_plan(
+        axes,
+        Selection(
+            harnesses=tuple(arguments.harness),
+            images=tuple(arguments.image),
+            scenarios=tuple(arguments.scenario),
+            cells=tuple(arguments.cells),
+            skip=tuple(arguments.skip),
+        ),
+    )

@@ -1,0 +1,72 @@
+"""What a scenario is: prompt, script, faults, verifier, deadline and expectations, as data."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+from sandbox.evidence.expectations import Expectation
+from sandbox.model.script import Script, ToolStep
+
+Profile = Literal["quick", "full", "slow"]
+PROMPT = "Work on the task in this folder with the shell tool, step by step, then report."
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scenario:
+    """One scripted task.
+
+    Args:
+        name: the scenario's part of a cell id.
+        expectation: the true result, with the line that says what the scenario proves.
+        script: makes the model's script for one rollout id, so that no two rollouts share a text.
+        deadline_s: the task's own agent deadline, in seconds by the host clock.
+        graded: names of the files below the workdir that the verifier wants: reward 1.0 when each
+            holds its step's text, else 0.0.
+        profiles: the profiles that the scenario is part of.
+        prompt: what the harness is told.
+    """
+
+    name: str
+    expectation: Expectation
+    script: Callable[[str], Script]
+    deadline_s: float = 120.0
+    graded: tuple[str, ...] = ()
+    profiles: tuple[Profile, ...] = ("quick", "full", "slow")
+    prompt: str = PROMPT
+
+
+def probe(rollout_id: str, number: int, *, exit_code: int | None = 0) -> ToolStep:
+    """Return the scripted command number ``number``: it leaves a marker, prints, and exits.
+
+    The marker is written through a relative path, so it proves the working directory too; the
+    value of HOME goes to a file beside it. ``exit_code`` None: the command never ends by itself.
+    """
+    text = f"{rollout_id}-{number}"
+    output = f"first line {text}\nzweite Zeile äöü 漢字 {text}\n"
+    ending = "while :; do sleep 1; done" if exit_code is None else f"exit {exit_code}"
+    command = (
+        f"printf '%s' {shlex.quote(text)} > {marker(number)}; "
+        f"printf '%s' \"$HOME\" > {home_note(number)}; "
+        f"printf '%s\\n' {' '.join(shlex.quote(line) for line in output.splitlines())}; "
+        f"{ending}"
+    )
+    return ToolStep(
+        command=command,
+        marker=marker(number),
+        marker_text=text,
+        output=output,
+        exit_code=exit_code,
+    )
+
+
+def marker(number: int) -> str:
+    """Return the file that command ``number`` writes, relative to the task workdir."""
+    return f"probe-{number}.txt"
+
+
+def home_note(number: int) -> str:
+    """Return the file that command ``number`` writes its HOME to, relative to the workdir."""
+    return f"probe-{number}.home"

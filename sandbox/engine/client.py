@@ -1,0 +1,194 @@
+"""A connected Docker engine: which one, how to talk to it, what it can do here."""
+
+from __future__ import annotations
+
+import os
+import socket
+import struct
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Self
+
+import docker
+import docker.errors
+import docker.utils
+from docker.context import ContextAPI
+from pydantic import BaseModel, ConfigDict
+
+from sandbox.engine.failure import FOREIGN
+from sandbox.errors import PrerequisiteMissing, UsageError
+
+CONNECT_TIMEOUT_S = 5
+CALL_TIMEOUT_S = 120
+POOL_SIZE = 64
+DEFAULT_PLACE = "unix:///var/run/docker.sock"
+CURE = "start Docker (systemctl start docker, or dockerd), or set DOCKER_HOST to an engine"
+CAP_SYS_ADMIN = 21
+
+
+class EngineInfo(BaseModel):
+    """What an engine says of itself, and what this process may do beside it.
+
+    ``is_local``: its containers' processes are processes of this machine that we see.
+    ``can_enter_namespaces``: local, and this process may enter their namespaces and cgroups.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    host: str
+    version: str
+    api_version: str
+    product: str
+    architecture: str
+    kernel: str
+    cgroup_version: int
+    cgroup_driver: str
+    storage_driver: str
+    root_dir: str
+    is_local: bool
+    can_enter_namespaces: bool
+
+
+class Engine:
+    """A connected engine; a context manager that closes its connections.
+
+    ``sdk`` is for ``sandbox.engine`` only. Threads may share an engine.
+    """
+
+    def __init__(self, sdk: Any, info: EngineInfo) -> None:
+        self.sdk = sdk
+        self.info = info
+
+    @classmethod
+    def connect(
+        cls,
+        host: str | None = None,
+        *,
+        environ: Mapping[str, str] | None = None,
+        timeout_s: int = CONNECT_TIMEOUT_S,
+    ) -> Self:
+        """Connect to ``host``, else DOCKER_HOST, else the CLI's context, else the local socket.
+
+        Args:
+            host: an address as in DOCKER_HOST (``unix:///path``, ``tcp://name:port``).
+            environ: where DOCKER_* variables are read from; this process's by default.
+            timeout_s: how long an engine may take to answer the first questions.
+
+        Raises:
+            PrerequisiteMissing: nothing answers there; the message names the place and the cure.
+            UsageError: the address or the named context makes no sense.
+        """
+        address = _address(host, os.environ if environ is None else environ)
+        place = str(address.get("base_url", DEFAULT_PLACE))
+        peer = _peer(place, timeout_s) if place.startswith("unix://") else 0
+        try:
+            sdk = docker.DockerClient(
+                **address,
+                timeout=timeout_s,
+                max_pool_size=POOL_SIZE,
+                use_ssh_client=place.startswith("ssh://"),
+            )
+        except FOREIGN as error:
+            raise PrerequisiteMissing(
+                f"no Docker engine answers at {place}: {error}", cure=CURE
+            ) from error
+        try:
+            info = _describe(sdk, place, peer)
+        except FOREIGN as error:
+            sdk.close()
+            raise PrerequisiteMissing(
+                f"the engine at {place} does not say what it is: {error}", cure=CURE
+            ) from error
+        except BaseException:
+            sdk.close()
+            raise
+        sdk.api.timeout = CALL_TIMEOUT_S
+        return cls(sdk, info)
+
+    def close(self) -> None:
+        """Close the connections; twice is fine."""
+        self.sdk.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *args: object) -> None:
+        self.close()
+
+
+def _address(host: str | None, environ: Mapping[str, str]) -> dict[str, Any]:
+    """Find where the engine is, as keyword arguments of the SDK's client."""
+    if host is not None:
+        environ = {**environ, "DOCKER_HOST": host}
+    context = environ.get("DOCKER_CONTEXT")
+    try:
+        found: dict[str, Any] = dict(docker.utils.kwargs_from_env(environment=dict(environ)))
+        if "base_url" in found:
+            docker.utils.parse_host(found["base_url"])
+            return found
+        known = not context or ContextAPI.get_context(context) is not None
+        found = {**ContextAPI.kwargs_from_context(environment=environ), **found}
+    except Exception as error:  # the SDK raises a bare Exception for a corrupt context
+        raise UsageError(
+            f"the address of the Docker engine cannot be read: {error}",
+            cure="look at DOCKER_HOST, DOCKER_CONTEXT and docker context ls",
+        ) from error
+    if not known:
+        raise UsageError(
+            f"there is no docker context {context!r}",
+            cure="list them with: docker context ls; or unset DOCKER_CONTEXT",
+        )
+    return found
+
+
+def _peer(place: str, timeout_s: float) -> int:
+    """Give the pid of who listens at a Unix socket; 0 when it is none of ours to see."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as peer:
+        peer.settimeout(timeout_s)
+        try:
+            peer.connect("/" + place.removeprefix("unix://").lstrip("/"))
+        except OSError as error:
+            denied = isinstance(error, PermissionError)
+            raise PrerequisiteMissing(
+                f"no Docker engine answers at {place}: {error}",
+                cure="run as root or join the docker group" if denied else CURE,
+            ) from error
+        credentials = peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
+    return int(struct.unpack("3i", credentials)[0])
+
+
+def _describe(sdk: Any, place: str, peer: int) -> EngineInfo:
+    said = sdk.api.info()
+    version = sdk.api.version()
+    local = _is_local(peer, str(said.get("KernelVersion", "")))
+    components = [str(part.get("Name", "")) for part in version.get("Components") or ()]
+    return EngineInfo(
+        host=place,
+        version=str(version.get("Version", "")),
+        api_version=str(sdk.api.api_version),
+        product="podman" if any("Podman" in name for name in components) else "docker",
+        architecture=str(said.get("Architecture", "")),
+        kernel=str(said.get("KernelVersion", "")),
+        cgroup_version=int(said.get("CgroupVersion") or 1),
+        cgroup_driver=str(said.get("CgroupDriver", "")),
+        storage_driver=str(said.get("Driver", "")),
+        root_dir=str(said.get("DockerRootDir", "")),
+        is_local=local,
+        can_enter_namespaces=local and os.geteuid() == 0 and _has_capability(CAP_SYS_ADMIN),
+    )
+
+
+def _is_local(peer: int, kernel: str) -> bool:
+    """Tell whether the engine's processes are ours to see.
+
+    A Unix socket alone does not say so: a desktop product serves one for a virtual machine, and
+    a container may have the socket mounted. The first shows in another kernel release, the
+    second in the peer's pid, which is 0 when the peer is in a pid namespace above ours.
+    """
+    return peer > 0 and kernel == os.uname().release and Path(f"/proc/{peer}").exists()
+
+
+def _has_capability(number: int) -> bool:
+    status = Path("/proc/self/status").read_text()
+    line = next((row for row in status.splitlines() if row.startswith("CapEff:")), "CapEff: 0")
+    return bool(int(line.split()[1], 16) >> number & 1)

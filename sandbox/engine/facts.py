@@ -1,0 +1,171 @@
+"""What an image is to the commands that run in it: libc, architecture, user, shell, tools."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Mapping
+from pathlib import PurePosixPath
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict
+
+from sandbox.errors import EngineFailure
+
+Libc = Literal["glibc", "musl", "none"]
+ARCHITECTURES = {"x86_64": "x64", "amd64": "x64", "aarch64": "arm64", "arm64": "arm64"}
+LIBC_WORDS = {"glibc": "gnu", "musl": "musl"}
+SHELLS = {"dash": "dash", "busybox": "ash", "bash": "bash"}
+VERSION = re.compile(r"\b(\d+\.\d+(?:\.\d+)?)\b")
+
+
+class Place(BaseModel):
+    """A folder the sandbox's user can write to; ``executable`` unless mounted noexec."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    path: str
+    executable: bool
+
+
+class ImageFacts(BaseModel):
+    """Facts of an image as its user meets them in a sandbox.
+
+    Attributes:
+        libc: the C library the image's own sh runs on; for a static sh the one whose loader is
+            there; "none" when there is no loader.
+        libc_version: as "2.36" or "1.2.5"; None when the library does not say.
+        loaders: all dynamic loaders found, whatever ``libc`` is.
+        architecture: "x64", "arm64", or the kernel's word for another one.
+        platform: "linux-x64-gnu" and the like; None where ours has no word for it.
+        user: the user's name; None when the user has none (a bare uid).
+        home: HOME as the engine sets it for a command.
+        passwd_home: the home folder in /etc/passwd; None without an entry.
+        env: the environment that the image sets.
+        sh: "dash", "ash", "bash", or the file name of another sh; "unknown" when hidden.
+        tools: those known tools that are on PATH, with their paths.
+        ca_file: the first usual file of CA certificates; None without one.
+        distribution: as "debian 12"; None without an os-release file.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    libc: Libc
+    libc_version: str | None
+    loaders: tuple[str, ...]
+    architecture: str
+    platform: str | None
+    uid: int
+    gid: int
+    user: str | None
+    home: str
+    passwd_home: str | None
+    workdir: str
+    path: str
+    env: Mapping[str, str]
+    sh: str
+    tools: Mapping[str, str]
+    writable: tuple[Place, ...]
+    ca_file: str | None
+    distribution: str | None
+
+
+def parse_facts(text: str, *, image_env: Mapping[str, str]) -> ImageFacts:
+    """Read what facts.sh printed.
+
+    Raises:
+        EngineFailure: the text is not complete, or not what the script prints.
+    """
+    said: defaultdict[str, list[str]] = defaultdict(list)
+    for line in text.splitlines():
+        name, equals, value = line.partition("=")
+        if not equals:
+            raise EngineFailure(f"the image's facts cannot be read: odd line {line!r:.200}")
+        said[name].append(value)
+    if said["end"] != ["1"] or not said["uid"] or not said["gid"]:
+        raise EngineFailure(f"the image's facts are incomplete: {text[-200:]!r}")
+    loaders = tuple(dict.fromkeys(said["loader"]))
+    libc = _libc(said["mapped"], loaders)
+    machine = _first(said["machine"]) or ""
+    architecture = ARCHITECTURES.get(machine, machine or "unknown")
+    return ImageFacts(
+        libc=libc,
+        libc_version=_libc_version(libc, said),
+        loaders=loaders,
+        architecture=architecture,
+        platform=_platform(architecture, libc),
+        uid=int(said["uid"][0]),
+        gid=int(said["gid"][0]),
+        user=_first(said["user"]),
+        home=_first(said["home"]) or "/",
+        passwd_home=_first(said["passwd_home"]),
+        workdir=_first(said["workdir"]) or "/",
+        path=_first(said["path"]) or "",
+        env=dict(image_env),
+        sh=_shell(said),
+        tools=dict(pair.split(" ", 1) for pair in said["tool"]),
+        writable=_places(said["writable"], said["mount"]),
+        ca_file=_first(said["ca_file"]),
+        distribution=_distribution(said),
+    )
+
+
+def _first(values: list[str]) -> str | None:
+    return next((value for value in values if value), None)
+
+
+def _libc(mapped: list[str], loaders: tuple[str, ...]) -> Libc:
+    """Tell the family: by what sh has mapped, since both loaders may be installed."""
+    for names in (mapped, loaders):
+        glibc = any("ld-musl-" not in name for name in names)
+        if glibc or names:
+            return "glibc" if glibc else "musl"
+    return "none"
+
+
+def _libc_version(libc: Libc, said: Mapping[str, list[str]]) -> str | None:
+    if libc == "musl":
+        texts = [re.sub(r"^.*?\bVersion\b", "", text) for text in said.get("musl_says", [])]
+    else:  # the last number: "ld.so (Debian GLIBC 2.36-9) stable release version 2.36."
+        texts = [*said.get("getconf", []), *said.get("glibc_says", [])]
+        texts = [text.rpartition("version")[2] for text in texts]
+    found = (VERSION.search(text) for text in texts)
+    return next((match[1] for match in found if match), None)
+
+
+def _platform(architecture: str, libc: Libc) -> str | None:
+    word = LIBC_WORDS.get(libc)
+    if word is None or architecture not in ARCHITECTURES.values():
+        return None
+    return f"linux-{architecture}-{word}"
+
+
+def _shell(said: Mapping[str, list[str]]) -> str:
+    if said.get("sh_bash"):
+        return "bash"
+    name = PurePosixPath(_first(said.get("sh_exe", [])) or "").name
+    return SHELLS.get(name, name) or "unknown"
+
+
+def _places(writable: list[str], mounts: list[str]) -> tuple[Place, ...]:
+    noexec = {
+        mount.partition(" ")[2]: "noexec" in mount.partition(" ")[0].split(",") for mount in mounts
+    }
+    return tuple(
+        Place(path=place, executable=not _under(place, noexec))
+        for place in dict.fromkeys(writable)
+    )
+
+
+def _under(place: str, noexec: Mapping[str, bool]) -> bool:
+    """Tell whether the mount that ``place`` is on is noexec."""
+    path = PurePosixPath(place)
+    for folder in (path, *path.parents):
+        if str(folder) in noexec:
+            return noexec[str(folder)]
+    return False
+
+
+def _distribution(said: Mapping[str, list[str]]) -> str | None:
+    words = [_first(said.get(name, [])) for name in ("os_ID", "os_VERSION_ID")]
+    return " ".join(word.strip("\"'") for word in words if word) or None

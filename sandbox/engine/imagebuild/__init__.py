@@ -1,0 +1,1 @@
+"""How task images come about: definitions, recipes, deterministic archives and their cache."""

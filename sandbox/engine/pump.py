@@ -1,0 +1,111 @@
+"""Moves bytes between a running command and the host until one of them is through."""
+
+from __future__ import annotations
+
+import selectors
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from enum import Enum
+
+from sandbox.engine.output import Demultiplexer
+from sandbox.engine.stream import Connection
+
+BUFFER_BYTES = 256 * 1024
+CANCEL_POLL_S = 0.05
+IDLE_S = 1.0
+
+
+class Ending(Enum):
+    """Why the moving of bytes stopped."""
+
+    FINISHED = "finished"
+    TIMED_OUT = "timed out"
+    CANCELLED = "cancelled"
+
+
+class Pump:
+    """Feeds standard input and takes output apart; one command, one thread."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        output: Demultiplexer,
+        stdin: Iterable[bytes] | None,
+    ) -> None:
+        self._connection = connection
+        self._output = output
+        self._chunks: Iterator[bytes] = iter(stdin or ())
+        self._pending = memoryview(b"")
+        self._writing = stdin is not None
+        self._buffer = memoryview(bytearray(BUFFER_BYTES))
+        self.received = 0
+
+    def run(
+        self,
+        until: float,
+        *,
+        cancel: threading.Event | None = None,
+        ended: Callable[[], bool] = lambda: False,
+    ) -> Ending:
+        """Move bytes until the output ends, monotonic time ``until`` or ``cancel``.
+
+        Args:
+            until: when to give up.
+            cancel: give up as soon as this is set (within 50 ms).
+            ended: asked once a second while nothing comes: whether the command has ended, since
+                a child of it may hold the output open for ever.
+        """
+        last_heard = time.monotonic()
+        if not self._read():  # bytes that came with the answer's header wake no selector
+            return Ending.FINISHED
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._connection, self._events())
+            while True:
+                now = time.monotonic()
+                if cancel is not None and cancel.is_set():
+                    return Ending.CANCELLED
+                if now >= until:
+                    return Ending.TIMED_OUT
+                if now - last_heard >= IDLE_S:
+                    if ended():
+                        return Ending.FINISHED
+                    last_heard = now
+                tick = IDLE_S if cancel is None else CANCEL_POLL_S
+                for _, events in selector.select(min(tick, until - now)):
+                    if events & selectors.EVENT_READ and not self._read():
+                        return Ending.FINISHED
+                    if events & selectors.EVENT_WRITE:
+                        self._write()
+                        selector.modify(self._connection, self._events())
+                    last_heard = now
+
+    def drain(self, timeout_s: float) -> None:
+        """Take what output is still on its way from a command that was ended."""
+        self._writing = False
+        self.run(time.monotonic() + timeout_s)
+
+    def _events(self) -> int:
+        return selectors.EVENT_READ | (selectors.EVENT_WRITE if self._writing else 0)
+
+    def _read(self) -> bool:
+        """Read once; False at the end of the output."""
+        size = self._connection.receive_into(self._buffer)
+        if size:
+            self.received += size
+            self._output.feed(self._buffer[:size])
+        return size != 0
+
+    def _write(self) -> None:
+        """Write once; at the end of standard input, say so."""
+        try:
+            while not len(self._pending):
+                self._pending = memoryview(next(self._chunks))
+        except StopIteration:
+            self._writing = False
+            self._connection.close_write()
+            return
+        try:
+            self._pending = self._pending[self._connection.send(self._pending) :]
+        except BrokenPipeError:  # the command ended, or closed its standard input
+            self._writing = False

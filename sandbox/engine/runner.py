@@ -1,0 +1,147 @@
+"""Runs commands in a container: launch, deadline, cancellation, end of the process tree."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import Any
+
+from sandbox.engine.command import Command
+from sandbox.engine.failure import engine_errors
+from sandbox.engine.output import Demultiplexer, Sink
+from sandbox.engine.pump import Ending, Pump
+from sandbox.engine.stream import HijackedConnection
+from sandbox.engine.tracker import ExecState, Track, Tracker
+from sandbox.errors import ContainerGone
+
+DRAIN_S = 3.0
+KILLED = 137
+START_REFUSED = (126, 127)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """How one run of a command ended; ``started`` is False when the runtime refused it."""
+
+    exit_code: int | None
+    started: bool = True
+    timed_out: bool = False
+    cancelled: bool = False
+    sandbox_killed: bool = False
+
+
+class Runner:
+    """Runs commands in one container; threads may share it."""
+
+    def __init__(self, api: Any, container: str, *, user: str) -> None:
+        self._api = api
+        self._container = container
+        self._user = user
+
+    def run(self, command: Command, tracker: Tracker, *, stdout: Sink, stderr: Sink) -> Outcome:
+        """Run ``command`` and hand its output to the sinks as it comes.
+
+        Raises:
+            ContainerGone: the container is not running, or ended while the command ran.
+            EngineFailure: the engine failed or went away; what runs is ended if it can be.
+        """
+        until = time.monotonic() + command.deadline_s
+        track = tracker.track(command.user)
+        try:
+            if not track.prepare(until):
+                return Outcome(exit_code=None, started=False, timed_out=True)
+            with engine_errors(f"run {command}", missing=ContainerGone):
+                return self._run(command, track, until, Demultiplexer(stdout=stdout, stderr=stderr))
+        finally:
+            track.release()
+
+    def _run(
+        self, command: Command, track: Track, until: float, output: Demultiplexer
+    ) -> Outcome:
+        exec_id = self._create(command, track)
+        connection = HijackedConnection.start(self._api, exec_id)
+        pump = Pump(connection, output, command.stdin)
+        try:
+            track.claim(lambda: self._state(exec_id), until)
+            ending = pump.run(
+                until, cancel=command.cancel, ended=lambda: not self._state(exec_id).running
+            )
+            if ending is Ending.FINISHED:
+                ending, state = self._wait(exec_id, command, until)
+            if ending is Ending.FINISHED:
+                return self._finished(state)
+            return self._end(track, pump, ending)
+        except BaseException:
+            track.kill()
+            raise
+        finally:
+            connection.close()
+
+    def _create(self, command: Command, track: Track) -> str:
+        environment = {**command.env, **track.env}
+        created = self._api.exec_create(
+            self._container,
+            list(command.argv),
+            stdin=command.stdin is not None,
+            environment=[f"{name}={value}" for name, value in environment.items()],
+            user=self._user if command.user is None else command.user,
+            workdir=command.cwd,
+        )
+        return str(created["Id"])
+
+    def _state(self, exec_id: str) -> ExecState:
+        said: dict[str, Any] = self._api.exec_inspect(exec_id)
+        return ExecState(
+            running=bool(said["Running"]),
+            exit_code=said.get("ExitCode"),
+            pid=int(said.get("Pid") or 0),
+        )
+
+    def _wait(self, exec_id: str, command: Command, until: float) -> tuple[Ending, ExecState]:
+        """Wait for the exit code: it comes a little after the output's end, or much later."""
+        pause, next_look = 0.001, time.monotonic() + 0.5
+        while True:
+            state = self._state(exec_id)
+            now = time.monotonic()
+            if not state.running and state.exit_code is not None:
+                return Ending.FINISHED, state
+            if command.cancel is not None and command.cancel.is_set():
+                return Ending.CANCELLED, state
+            if now >= until:
+                return Ending.TIMED_OUT, state
+            if now >= next_look:
+                self.expect_container()
+                next_look = now + 1.0
+            time.sleep(min(pause, until - now))
+            pause = min(pause * 2, 0.05)
+
+    def _finished(self, state: ExecState) -> Outcome:
+        if state.exit_code == KILLED:
+            self.expect_container()
+        refused = state.pid == 0 and state.exit_code in START_REFUSED
+        return Outcome(exit_code=state.exit_code, started=not refused)
+
+    def _end(self, track: Track, pump: Pump, ending: Ending) -> Outcome:
+        """End the process tree, the whole container if need be, and take the last output."""
+        tree_is_gone = track.kill()
+        if not tree_is_gone:
+            self._api.kill(self._container)
+        pump.drain(DRAIN_S)
+        return Outcome(
+            exit_code=None,
+            timed_out=ending is Ending.TIMED_OUT,
+            cancelled=ending is Ending.CANCELLED,
+            sandbox_killed=not tree_is_gone,
+        )
+
+    def expect_container(self) -> None:
+        """Raise ContainerGone unless the container is running."""
+        doing = f"use container {self._container[:12]}"
+        with engine_errors(doing, missing=ContainerGone):
+            state = self._api.inspect_container(self._container)["State"]
+        if not state["Running"]:
+            raise ContainerGone(
+                f"container {self._container[:12]} has ended with exit code {state['ExitCode']}"
+                f" at {state['FinishedAt']}",
+                cure="start another sandbox; look at what killed it: docker events",
+            )

@@ -1,0 +1,200 @@
+"""Which processes belong to a command, so that all of them can be ended, and no others."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from sandbox.engine import cgroup
+from sandbox.engine.owner import start_ticks
+from sandbox.errors import ContainerGone, EngineFailure
+
+LAUNCH_GRACE_S = 10.0
+POLL_S = 0.002
+ASK_EVERY = 8
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExecState:
+    """What the engine says of an exec; ``pid`` is the host's, 0 before and without a start."""
+
+    running: bool
+    exit_code: int | None
+    pid: int
+
+    @property
+    def decided(self) -> bool:
+        """Tell whether it runs, or will never run again."""
+        return self.pid > 0 or (not self.running and self.exit_code is not None)
+
+
+def await_launch(
+    ask: Callable[[], ExecState], until: float, *, arrived: Callable[[], bool] = lambda: False
+) -> None:
+    """Wait until the engine has launched a command, or will not launch it.
+
+    A launch under way at the deadline is waited for, since what is not there yet cannot be
+    ended: about 50 ms, and at most ``LAUNCH_GRACE_S``.
+
+    Args:
+        ask: the engine's answer about the command.
+        until: the command's deadline, monotonic.
+        arrived: a cheap sign, looked at more often, that it is time to ask.
+    """
+    for turn in itertools.count(1):
+        if (arrived() or turn % ASK_EVERY == 0) and ask().decided:
+            return
+        if time.monotonic() > until + LAUNCH_GRACE_S:
+            raise EngineFailure("the engine neither starts a command nor says why")
+        time.sleep(POLL_S)
+
+
+class Track(Protocol):
+    """One command, from before its launch until after its end."""
+
+    env: Mapping[str, str]
+
+    def prepare(self, until: float) -> bool:
+        """Get ready for the launch; False when monotonic time ``until`` passes before."""
+
+    def claim(self, ask: Callable[[], ExecState], until: float) -> None:
+        """Follow the launch that was just asked for until it is decided."""
+
+    def kill(self) -> bool:
+        """End the command's whole process tree; False when that cannot be made sure."""
+
+    def release(self) -> None:
+        """Let go; the command has ended, processes it left behind live on."""
+
+
+class Tracker(Protocol):
+    """Makes the tracks of one sandbox's commands."""
+
+    def track(self, user: str | None = None) -> Track:
+        """Give a track for the next command, which will run as ``user``."""
+
+
+class CgroupTracker:
+    """Tracks commands by a control group each, below the container's own.
+
+    The engine starts a command in the container's group. Everything that appears there during
+    a launch and is neither old nor in another command's group belongs to the command and is
+    moved into its group, where its later descendants are born, whatever they do to their
+    session, parent, environment or signals. Launches in one sandbox follow one another, since
+    two at once could not be told apart; commands run side by side.
+    """
+
+    def __init__(self, hierarchy: cgroup.Hierarchy, root: Path) -> None:
+        self._hierarchy = hierarchy
+        self._root = root
+        self._launching = threading.Lock()
+        self._numbers = itertools.count(1)
+        self._left_behind: list[Path] = []
+
+    def track(self, user: str | None = None) -> CgroupTrack:  # noqa: ARG002 - same for all users
+        """Give a track for the next command."""
+        place = self._root / f"exec-{next(self._numbers)}"
+        return CgroupTrack(self._hierarchy, self._root, place, self._launching, self._left_behind)
+
+
+class CgroupTrack:
+    """One command's control group."""
+
+    env: Mapping[str, str] = {}
+
+    def __init__(
+        self,
+        hierarchy: cgroup.Hierarchy,
+        root: Path,
+        place: Path,
+        launching: threading.Lock,
+        left_behind: list[Path],
+    ) -> None:
+        self._hierarchy = hierarchy
+        self._root = root
+        self._place = place
+        self._launching = launching
+        self._holds = False
+        self._left_behind = left_behind
+        self._seen: set[tuple[int, int | None]] = set()
+
+    def prepare(self, until: float) -> bool:
+        """Wait for the sandbox's other launches, make the group and note what is there."""
+        self._holds = self._launching.acquire(timeout=max(0.0, until - time.monotonic()))
+        if not self._holds:
+            return False
+        try:
+            self._place.mkdir()
+        except FileNotFoundError as error:
+            raise ContainerGone(f"the container's control group is gone: {error}") from error
+        except OSError as error:
+            raise EngineFailure(f"cannot make a control group: {error}") from error
+        self._seen = self._loose()
+        return True
+
+    def claim(self, ask: Callable[[], ExecState], until: float) -> None:
+        """Move what the launch brings into the group, until the engine has launched it."""
+        await_launch(ask, until, arrived=lambda: self._move_new() > 0)
+        while self._move_new():
+            pass
+        self._let_launch()
+
+    def kill(self) -> bool:
+        """Kill the group's members until it is empty."""
+        return cgroup.kill_group(self._hierarchy, self._place)
+
+    def release(self) -> None:
+        """Remove the group if it is empty; else it stays, so that nobody else claims them."""
+        self._let_launch()
+        for place in [self._place, *self._left_behind]:
+            gone = cgroup.remove_group(place)
+            if gone and place in self._left_behind:
+                self._left_behind.remove(place)
+            elif not gone and place not in self._left_behind:
+                self._left_behind.append(place)
+
+    def _loose(self) -> set[tuple[int, int | None]]:
+        return {(pid, start_ticks(pid)) for pid in cgroup.pids_in(self._root)}
+
+    def _move_new(self) -> int:
+        new = self._loose() - self._seen
+        self._seen |= new
+        return sum(cgroup.move(pid, self._place) for pid, _ in new)
+
+    def _let_launch(self) -> None:
+        if self._holds:
+            self._holds = False
+            self._launching.release()
+
+
+class SandboxTracker:
+    """Tracks nothing: the only way to end a command surely is to end its sandbox."""
+
+    def track(self, user: str | None = None) -> SandboxTrack:  # noqa: ARG002 - same for all users
+        """Give a track for the next command."""
+        return SandboxTrack()
+
+
+class SandboxTrack:
+    """A command that only its sandbox's end can end."""
+
+    env: Mapping[str, str] = {}
+
+    def prepare(self, until: float) -> bool:
+        """Need nothing."""
+        return time.monotonic() < until
+
+    def claim(self, ask: Callable[[], ExecState], until: float) -> None:
+        """Follow nothing."""
+
+    def kill(self) -> bool:
+        """Say that this is not possible here."""
+        return False
+
+    def release(self) -> None:
+        """Hold nothing."""

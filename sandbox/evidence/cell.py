@@ -1,0 +1,140 @@
+"""``run.json``, ``cell.json`` and ``witness.json``: a run, a cell, and what its witness saw."""
+
+from __future__ import annotations
+
+from typing import Literal, Self
+
+from pydantic import Field, JsonValue, model_validator
+
+from sandbox.evidence.expectations import Expectation
+from sandbox.evidence.records import Record, ResourceUse, ScriptReport, Survivor, ToolWitness
+
+
+class RunRecord(Record):
+    """One execution of a plan; ``cells`` are the planned cell ids in order.
+
+    ``completed_at`` is None while the run goes on and after it was killed.
+    """
+
+    schema_version: Literal["1.0"] = "1.0"
+    run_id: str
+    profile: str
+    cells: tuple[str, ...]
+    started_at: float
+    completed_at: float | None = None
+    tool_version: str = ""
+
+
+class HarnessPin(Record):
+    """The runtime that the cell had to install: exact version, platform and bundle."""
+
+    harness: str
+    version: str
+    platform: str
+    bundle_sha256: str
+
+
+class ImageRecord(Record):
+    """The task image that ran: name, engine image ID and what was probed in it."""
+
+    name: str
+    image_id: str
+    libc: str
+    arch: str
+    uid: int | None = None
+
+
+class EngineRecord(Record):
+    """The engine that ran the sandbox."""
+
+    version: str
+    api_version: str
+    cgroup_version: str | None = None
+    storage_driver: str | None = None
+
+
+class Refusal(Record):
+    """Why a cell was not run: it cannot work (``unsupported``), or something broke (``error``)."""
+
+    kind: Literal["unsupported", "error"]
+    reason: str
+    cure: str | None = None
+
+
+class CellRecord(Record):
+    """Identity and circumstances of one cell (``cell.json``).
+
+    ``phases`` are durations in seconds by name (sandbox, seed, activate, close, verify, release).
+    ``session_dir``, ``workdir`` and ``task_home`` are paths in the sandbox. Fields that were not
+    known when a refused cell ended are None.
+    """
+
+    schema_version: Literal["1.0"] = "1.0"
+    cell_id: str
+    harness: str
+    image: str
+    scenario: str
+    run_id: str
+    rollout_id: str
+    task_id: str
+    expectation: Expectation
+    started_at: float
+    completed_at: float
+    interface: Literal["agent-session", "legacy"] | None = None
+    isolation: Literal["namespace", "bridge"] | None = None
+    pin: HarnessPin | None = None
+    image_record: ImageRecord | None = None
+    engine: EngineRecord | None = None
+    session_dir: str | None = None
+    workdir: str | None = None
+    task_home: str | None = None
+    phases: dict[str, float] = Field(default_factory=dict)
+    capabilities: dict[str, JsonValue] = Field(default_factory=dict)
+    refusal: Refusal | None = None
+
+    @model_validator(mode="after")
+    def _one_identity(self) -> Self:
+        flat = f"{self.harness}/{self.image}/{self.scenario}"
+        if self.cell_id != flat:
+            raise ValueError(f"cell_id {self.cell_id!r} is not {flat!r}")
+        return self
+
+
+class VerifierResult(Record):
+    """What the scenario's verifier found in the sandbox; absent when it was not called."""
+
+    reward: float
+    detail: str = ""
+
+
+class Teardown(Record):
+    """What was left of the cell's sandbox after its release."""
+
+    container_gone: bool
+    networks_gone: bool = True
+    volumes_gone: bool = True
+    errors: tuple[str, ...] = ()
+
+
+class WitnessRecord(Record):
+    """Independent observations of one cell; None always means "not observed", never "nothing".
+
+    ``exchange_tally`` has one digest (``sandbox.evidence.tally``) for each request that reached the
+    model server's outermost layer. ``survivors`` are processes alive after the agent session was
+    closed. ``workdir_files`` are paths below the task workdir after the run.
+    ``network_interfaces`` are the interface names seen inside the sandbox. ``task_home`` is HOME as
+    a process of the task has it.
+    """
+
+    tools: tuple[ToolWitness, ...] = ()
+    script: ScriptReport | None = None
+    exchange_tally: tuple[str, ...] | None = None
+    survivors: tuple[Survivor, ...] | None = None
+    session_dir_gone: bool | None = None
+    workdir_files: tuple[str, ...] | None = None
+    network_interfaces: tuple[str, ...] | None = None
+    task_home: str | None = None
+    verifier: VerifierResult | None = None
+    resources: ResourceUse | None = None
+    teardown: Teardown | None = None
+    errors: tuple[str, ...] = ()

@@ -1,0 +1,22 @@
+"""All checks, one module for each family of evidence, in the order in which reports show them."""
+
+from __future__ import annotations
+
+from sandbox.evidence.checks import (
+    calls,
+    cleanup,
+    install,
+    joins,
+    link,
+    observed,
+    outcome,
+    schema,
+    tools,
+)
+from sandbox.evidence.checks.check import Check
+
+CHECKS: dict[str, Check] = {
+    check.id: check
+    for family in (schema, outcome, link, calls, tools, observed, joins, install, cleanup)
+    for check in family.CHECKS
+}

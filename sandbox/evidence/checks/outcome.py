@@ -1,0 +1,116 @@
+"""Checks of how the episode ended: outcome, reward, and the difference between zero and nothing."""
+
+from __future__ import annotations
+
+from sandbox.evidence.checks.check import check
+from sandbox.evidence.records import InvocationStatus
+from sandbox.evidence.rows import FailureRow, SuccessRow
+from sandbox.evidence.verdict import Outcome, Tier, judged_by, not_applicable
+from sandbox.evidence.view import CellEvidence
+
+
+@check(
+    tier=Tier.P0,
+    kind="semantic",
+    group="TE-4",
+    why="a run called completed after an error, or failed after an answer, is graded wrongly",
+)
+def outcome_class(cell: CellEvidence) -> Outcome:
+    """Row kind, stage, root status and time-out are the scenario's; exit codes do not count."""
+    faults = []
+    expected, row = cell.expected, cell.row
+    if isinstance(row, SuccessRow):
+        if expected.row != "rollout":
+            faults.append(f"expected a failure row, saw a rollout row with reward {row.reward}")
+    elif expected.row != "failure":
+        why = f"{row.failure_stage}: {row.failure_message}"
+        faults.append(f"expected a rollout row, saw a failure row ({why})")
+    elif row.failure_stage != expected.failure_stage:
+        faults.append(f"expected a failure of {expected.failure_stage}, saw {row.failure_stage}")
+    if expected.failure_stage != "seed":
+        faults += _status_faults(cell)
+        if cell.receipt.timed_out != expected.timed_out:
+            faults.append(f"expected timed_out {expected.timed_out}, saw {cell.receipt.timed_out}")
+    return judged_by(faults)
+
+
+def _status_faults(cell: CellEvidence) -> list[str]:
+    status = cell.root.status
+    if status not in cell.expected.outcomes:
+        wanted = " or ".join(cell.expected.outcomes)
+        cause = f" ({cell.root.error_type})" if cell.root.error_type else ""
+        return [f"expected the root invocation {wanted}, saw {status}{cause}"]
+    gaps = {gap.code for gap in cell.observations.gaps}
+    if status is InvocationStatus.UNKNOWN and "invocation_outcome_unavailable" not in gaps:
+        return ["the root invocation is unknown without the gap invocation_outcome_unavailable"]
+    return []
+
+
+@check(
+    tier=Tier.P0,
+    kind="semantic",
+    group="TE-6",
+    why="an episode in which the model never answered must not count as a wrong answer",
+)
+def no_silent_zero(cell: CellEvidence) -> Outcome:
+    """No completed model call: a failure row. A zero only with a verifier's zero."""
+    if isinstance(cell.row, FailureRow):
+        if cell.expected.row == "failure":
+            return judged_by([])
+        return not_applicable("the row is a failure and carries no reward")
+    faults = []
+    if not cell.completed_calls:
+        faults.append(f"no model call completed, yet the row has reward {cell.row.reward}")
+    if not cell.row.evaluation_completed:
+        faults.append(f"reward {cell.row.reward} without a completed evaluation")
+    if cell.witness.verifier is None:
+        faults.append(f"reward {cell.row.reward} although no verifier was called")
+    return judged_by(faults)
+
+
+@check(
+    tier=Tier.P0,
+    kind="behavioral",
+    group="TE-6",
+    why="a reward that the verifier did not give trains on noise",
+)
+def verifier_outcome(cell: CellEvidence) -> Outcome:
+    """The row's reward is the verifier's, and the verifier's is the scenario's."""
+    verifier = cell.witness.verifier
+    if isinstance(cell.row, FailureRow):
+        if verifier is not None and cell.row.failure_stage != "verification":
+            stage = cell.row.failure_stage
+            return judged_by([f"a verifier graded {verifier.reward} after a failure of {stage}"])
+        if cell.expected.row == "rollout":
+            return judged_by([f"expected reward {cell.expected.reward}, saw a failure row"])
+        return not_applicable("a failure row has no reward, and no verifier was called")
+    verifier = cell.seen(verifier, "a verifier's result")
+    faults = []
+    if cell.row.reward != verifier.reward:
+        faults.append(f"expected the verifier's {verifier.reward}, saw {cell.row.reward}")
+    if verifier.reward != cell.expected.reward:
+        why = f" ({verifier.detail})" if verifier.detail else ""
+        wanted = cell.expected.reward
+        faults.append(f"expected the verifier to give {wanted}, it gave {verifier.reward}{why}")
+    return judged_by(faults)
+
+
+@check(
+    tier=Tier.P0,
+    kind="behavioral",
+    group="TE-3",
+    why="an agent that leaves the script, or that the script had to stop, did not do the task",
+)
+def script_followed(cell: CellEvidence) -> Outcome:
+    """The scripted model never refused to go on, and a completed run reached its last step."""
+    script = cell.seen(cell.witness.script, "the script's report")
+    faults = []
+    if script.refusal is not None:
+        faults.append(f"the model server refused to go on: {script.refusal}")
+    completed = cell.expected.outcomes == (InvocationStatus.COMPLETED,)
+    if completed and script.steps_done < script.steps:
+        faults.append(f"expected {script.steps} steps of the script, saw {script.steps_done}")
+    return judged_by(faults)
+
+
+CHECKS = (outcome_class, no_silent_zero, verifier_outcome, script_followed)

@@ -1,0 +1,176 @@
+"""Checks of the scripted tool calls: run, with the right status, output and HOME."""
+
+from __future__ import annotations
+
+from sandbox.evidence import payloads
+from sandbox.evidence.checks.check import check
+from sandbox.evidence.records import ToolCall, ToolStatus, ToolWitness
+from sandbox.evidence.verdict import Outcome, Tier, failed, judged_by, not_applicable
+from sandbox.evidence.view import CellEvidence
+
+_NO_TOOLS = "the scenario has no tool call, and none was seen"
+_UNFINISHED = {
+    ToolStatus.TIMEOUT,
+    ToolStatus.CANCELLED,
+    ToolStatus.INCOMPLETE,
+    ToolStatus.FAILED,
+}
+
+
+@check(
+    tier=Tier.P0,
+    kind="behavioral",
+    group="TE-5",
+    why="a tool call that never ran, or ran unasked, makes the transcript a story",
+)
+def tools_executed(cell: CellEvidence) -> Outcome:
+    """The scripted calls that must run were asked for and left their markers; no other ran."""
+    tools = sorted(cell.witness.tools, key=lambda tool: tool.expected.step)
+    wanted = cell.expected.tools
+    if len(tools) < wanted:
+        return failed(f"expected {wanted} scripted tool calls, the witness knows {len(tools)}")
+    faults = []
+    for number, tool in enumerate(tools):
+        name = _name(tool)
+        if number < wanted and not tool.requested:
+            faults.append(f"{name} was never asked for")
+        elif tool.requested and not tool.marker_found:
+            faults.append(f"{name} was asked for and left no marker {tool.expected.marker}")
+        elif number >= wanted and tool.requested:
+            faults.append(f"{name} was asked for beyond the {wanted} expected calls")
+        if tool.marker_found and not tool.requested:
+            faults.append(f"{name} left its marker without being asked for")
+    if not wanted and not faults:
+        return not_applicable(_NO_TOOLS)
+    return judged_by(faults)
+
+
+@check(
+    tier=Tier.P0,
+    kind="behavioral",
+    group="TE-5",
+    why="a failed or killed command that is called completed teaches the model that it worked",
+)
+def tool_status(cell: CellEvidence) -> Outcome:
+    """The observed status and exit code of each tool call are the command's."""
+    if not cell.run_tools:
+        return _without_tools(cell)
+    faults = []
+    for tool in cell.run_tools:
+        records = [r for r in cell.tool_calls if r.tool_call_id == tool.expected.tool_call_id]
+        if len(records) != 1:
+            faults.append(f"expected one observation of {_name(tool)}, saw {len(records)}")
+            continue
+        faults += _status_faults(cell, tool, records[0])
+    return judged_by(faults)
+
+
+def _status_faults(cell: CellEvidence, tool: ToolWitness, record: ToolCall) -> list[str]:
+    code = tool.expected.exit_code
+    accepted = _accepted(code)
+    if record.status is ToolStatus.UNKNOWN and code is None:
+        gaps = {gap.code for gap in cell.observations.gaps}
+        return (
+            []
+            if "tool_outcome_unavailable" in gaps
+            else [f"{_name(tool)} has status unknown without a gap that says so"]
+        )
+    if record.status not in accepted:
+        wanted = " or ".join(sorted(accepted))
+        ended = "never ends" if code is None else f"exits {code}"
+        return [f"{_name(tool)} {ended}: expected status {wanted}, saw {record.status}"]
+    seen = [
+        item.exit_code
+        for item in cell.tool_results
+        if item.tool_call_id == tool.expected.tool_call_id and item.exit_code is not None
+    ]
+    return [
+        f"{_name(tool)}: expected exit code {code}, saw {wrong}"
+        for wrong in seen
+        if code is not None and wrong != code
+    ]
+
+
+def _accepted(code: int | None) -> set[ToolStatus]:
+    if code is None:
+        return _UNFINISHED
+    return {ToolStatus.COMPLETED} if code == 0 else {ToolStatus.FAILED}
+
+
+@check(
+    tier=Tier.P0,
+    kind="behavioral",
+    group="TE-5",
+    why="a model that is shown less than the command printed is trained on something else",
+)
+def tool_output(cell: CellEvidence) -> Outcome:
+    """The whole output of each ended command is in the model's next request and the transcript."""
+    if not cell.run_tools:
+        return _without_tools(cell)
+    sent = [payloads.tool_results(call.dialect, call.request) for call in cell.calls]
+    faults = []
+    ended = [tool for tool in cell.run_tools if tool.expected.exit_code is not None]
+    for tool in ended:
+        call_id = tool.expected.tool_call_id
+        to_model = [results[call_id] for results in sent if call_id in results]
+        kept = [i.output for i in cell.tool_results if i.tool_call_id == call_id]
+        faults += _output_faults(f"result of {_name(tool)} sent to the model", to_model, tool)
+        faults += _output_faults(f"result of {_name(tool)} in the transcript", kept, tool)
+    if not ended and not faults:
+        return not_applicable("no scripted command ends by itself")
+    return judged_by(faults)
+
+
+def _output_faults(what: str, texts: list[str], tool: ToolWitness) -> list[str]:
+    wanted = tool.expected.output.strip("\n")
+    if not texts:
+        return [f"no {what}"]
+    wrong = [text for text in texts if wanted and text.count(wanted) != 1]
+    if not wrong:
+        return []
+    return [f"{what}: expected {_quote(wanted)} once and whole, saw {_quote(wrong[0])}"]
+
+
+@check(
+    tier=Tier.P1,
+    kind="sandbox",
+    group="isolation",
+    why="a tool that sees the harness's private HOME finds other files than the task's own shell",
+)
+def task_home_used(cell: CellEvidence) -> Outcome:
+    """Every scripted command saw the task's HOME."""
+    ran = [tool for tool in cell.witness.tools if tool.marker_found]
+    if not ran:
+        seen = [tool for tool in cell.witness.tools if tool.home_seen is not None]
+        if seen:
+            return failed(f"{_name(seen[0])} left no marker but noted HOME {seen[0].home_seen}")
+        return _without_tools(cell)
+    home = cell.seen(cell.witness.task_home, "the task's HOME")
+    return judged_by(
+        [
+            f"{_name(tool)}: expected HOME {home}, saw {tool.home_seen or 'none noted'}"
+            for tool in ran
+            if tool.home_seen != home
+        ]
+    )
+
+
+def _without_tools(cell: CellEvidence) -> Outcome:
+    """Judge a cell in which the witness saw no scripted tool call."""
+    if cell.expected.tools:
+        return failed(f"expected {cell.expected.tools} scripted tool calls, saw none")
+    if cell.tool_calls:
+        return failed(f"no tool call was asked for, yet {cell.tool_calls[0].tool_call_id} is told")
+    return not_applicable(_NO_TOOLS)
+
+
+def _name(tool: ToolWitness) -> str:
+    return f"tool call {tool.expected.tool_call_id}"
+
+
+def _quote(text: str, limit: int = 60) -> str:
+    short = text if len(text) <= limit else f"{text[: limit // 2]}...{text[-limit // 2 :]}"
+    return f"{short!r} ({len(text)} characters)"
+
+
+CHECKS = (tools_executed, tool_status, tool_output, task_home_used)

@@ -1,0 +1,167 @@
+"""The judge: cell folders and a baseline in, verdicts and one exit code out.
+
+Judging is a function of the recorded evidence, the checks, the baseline and the day; it runs
+nothing, so an old run can be judged again at any time, with the same result.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from sandbox.errors import CouldNotFindOut, NothingSelected
+from sandbox.evidence.baseline import Baseline
+from sandbox.evidence.cell import CellRecord, RunRecord
+from sandbox.evidence.checks import CHECKS
+from sandbox.evidence.checks.check import Check
+from sandbox.evidence.folder import cell_folder, find_cells, read_cell, read_run, write_text
+from sandbox.evidence.results import (
+    CellResult,
+    CellState,
+    CellVerdicts,
+    RunVerdicts,
+    exit_code,
+    summarise,
+)
+from sandbox.evidence.stale import stale_entries
+from sandbox.evidence.verdict import CELL_RUN, Status, Tier, Verdict
+from sandbox.evidence.view import CellEvidence
+
+
+def judge(
+    run: Path,
+    *,
+    baseline: Baseline,
+    today: dt.date,
+    checks: Iterable[Check] = tuple(CHECKS.values()),
+) -> RunVerdicts:
+    """Judge every cell of a run folder (or one cell folder); nothing is written.
+
+    Raises:
+        NothingSelected: there is no cell in the folder, and none was planned.
+        UsageError: two baseline entries contradict each other.
+    """
+    record = read_run(run)
+    known = tuple(checks)
+    found = {path: _judge_folder(run, path, baseline, today, known) for path in find_cells(run)}
+    planned = record.cells if record is not None else ()
+    recorded = {result.cell_id for result in found.values()}
+    cells = [*found.values(), *(_lost(name) for name in planned if name not in recorded)]
+    if not cells:
+        raise NothingSelected(
+            f"there is no cell in {run}", cure="give the folder that --output named"
+        )
+    order = {name: number for number, name in enumerate(planned)}
+    cells.sort(key=lambda cell: (order.get(cell.cell_id, len(order)), cell.cell_id))
+    return _verdicts(record, tuple(cells), baseline, today)
+
+
+def write_verdicts(run: Path, verdicts: RunVerdicts) -> None:
+    """Write ``verdicts.json`` into the folder of each cell that has one."""
+    single = (run / "cell.json").is_file()
+    for result in verdicts.cells:
+        folder = run if single else cell_folder(run, result.cell_id)
+        if (folder / "cell.json").is_file():
+            found = CellVerdicts(
+                cell_id=result.cell_id, state=result.state, verdicts=result.verdicts
+            )
+            write_text(folder / "verdicts.json", found.model_dump_json(indent=2) + "\n")
+
+
+def judge_cell(
+    evidence: CellEvidence, *, baseline: Baseline, today: dt.date, checks: Iterable[Check]
+) -> CellResult:
+    """Judge one cell; a refused cell has the one verdict ``cell_run``."""
+    cell = evidence.cell
+    if cell.refusal is not None:
+        verdicts = [_refused(cell)]
+    else:
+        verdicts = [check.judge(evidence) for check in checks]
+    marked = tuple(_marked(cell, verdict, baseline, today) for verdict in verdicts)
+    return CellResult(
+        cell_id=cell.cell_id, record=cell, verdicts=marked, state=_state(cell, marked)
+    )
+
+
+def _judge_folder(
+    run: Path, path: Path, baseline: Baseline, today: dt.date, checks: Sequence[Check]
+) -> CellResult:
+    name = path.relative_to(run / "cells").as_posix() if path != run else path.name
+    try:
+        evidence = CellEvidence(read_cell(path))
+    except CouldNotFindOut as error:
+        return _unknown(name, error.message)
+    if path != run and evidence.cell.cell_id != name:
+        return _unknown(name, f"its cell.json is of {evidence.cell.cell_id}")
+    return judge_cell(evidence, baseline=baseline, today=today, checks=checks)
+
+
+def _lost(cell_id: str) -> CellResult:
+    return _unknown(cell_id, "it was planned and not recorded: the run was stopped before its end")
+
+
+def _unknown(cell_id: str, reason: str) -> CellResult:
+    verdict = _cell_run(Status.ERROR, reason)
+    return CellResult(cell_id=cell_id, record=None, verdicts=(verdict,), state=CellState.ERROR)
+
+
+def _refused(cell: CellRecord) -> Verdict:
+    assert cell.refusal is not None
+    cure = f" (what to do: {cell.refusal.cure})" if cell.refusal.cure else ""
+    return _cell_run(Status.ERROR, f"{cell.refusal.kind}: {cell.refusal.reason}{cure}")
+
+
+def _cell_run(status: Status, reason: str) -> Verdict:
+    return Verdict(
+        check=CELL_RUN, tier=Tier.P0, kind="health", group="run", status=status, reason=reason
+    )
+
+
+def _marked(cell: CellRecord, verdict: Verdict, baseline: Baseline, today: dt.date) -> Verdict:
+    """Note the baseline's reason on a verdict that its entry may cover."""
+    entry = baseline.entry_for(cell.cell_id, verdict.check)
+    coverable = verdict.status is Status.FAIL or _is_unsupported(cell, verdict)
+    if entry is None or not coverable:
+        return verdict
+    if entry.is_expired(today):
+        reason = f"{verdict.reason} (its baseline entry expired on {entry.expires})"
+        return verdict.model_copy(update={"reason": reason})
+    return verdict.model_copy(update={"known": entry.reason})
+
+
+def _is_unsupported(cell: CellRecord, verdict: Verdict) -> bool:
+    refusal = cell.refusal
+    return verdict.check == CELL_RUN and refusal is not None and refusal.kind == "unsupported"
+
+
+def _state(cell: CellRecord, verdicts: Sequence[Verdict]) -> CellState:
+    if cell.refusal is not None and cell.refusal.kind == "unsupported":
+        return CellState.REFUSED
+    if any(v.status is Status.ERROR for v in verdicts):
+        return CellState.ERROR
+    failures = [v for v in verdicts if v.status is Status.FAIL]
+    if any(v.known is None for v in failures):
+        return CellState.FAIL
+    return CellState.KNOWN if failures else CellState.PASS
+
+
+def _verdicts(
+    record: RunRecord | None,
+    cells: tuple[CellResult, ...],
+    baseline: Baseline,
+    today: dt.date,
+) -> RunVerdicts:
+    stale = stale_entries(baseline, cells, today)
+    return RunVerdicts(
+        run_id=record.run_id if record is not None else _run_id(cells),
+        profile=record.profile if record is not None else None,
+        cells=cells,
+        stale=stale,
+        summary=summarise(cells, stale),
+        exit_code=int(exit_code(cells, stale)),
+    )
+
+
+def _run_id(cells: Iterable[CellResult]) -> str:
+    return next((cell.record.run_id for cell in cells if cell.record is not None), "unknown")

@@ -1,0 +1,114 @@
+"""What a judged run is: cells with states, stale baseline entries, counts and the exit code."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from enum import StrEnum
+from typing import Literal
+
+from sandbox.errors import ExitCode
+from sandbox.evidence.cell import CellRecord
+from sandbox.evidence.records import Record
+from sandbox.evidence.verdict import Status, Verdict
+
+
+class CellState(StrEnum):
+    """A cell in one word: ``known`` has only failures of the baseline, ``refused`` was not run."""
+
+    PASS = "pass"  # noqa: S105 - a state, not a password
+    KNOWN = "known"
+    FAIL = "fail"
+    ERROR = "error"
+    REFUSED = "refused"
+
+
+class CellVerdicts(Record):
+    """``verdicts.json`` of one cell."""
+
+    schema_version: Literal["1.0"] = "1.0"
+    cell_id: str
+    state: CellState
+    verdicts: tuple[Verdict, ...]
+
+
+class CellResult(Record):
+    """One judged cell; ``record`` is None when its ``cell.json`` is missing or unreadable."""
+
+    cell_id: str
+    record: CellRecord | None
+    verdicts: tuple[Verdict, ...]
+    state: CellState
+
+    @property
+    def non_passes(self) -> tuple[Verdict, ...]:
+        """Verdicts that are neither a pass nor not applicable."""
+        return tuple(v for v in self.verdicts if v.status in (Status.FAIL, Status.ERROR))
+
+    @property
+    def unknown_failures(self) -> tuple[Verdict, ...]:
+        """Failures and errors that no baseline entry covers."""
+        return tuple(v for v in self.non_passes if v.known is None)
+
+
+class StaleEntry(Record):
+    """A baseline entry whose failure is gone; ``near`` names what fails close to it."""
+
+    cell: str
+    check: str
+    reason: str
+    near: str | None = None
+
+
+class Summary(Record):
+    """Counts over a run: cells by state, verdicts by status, known failures, pass by tier."""
+
+    cells: dict[str, int]
+    verdicts: dict[str, int]
+    known: int
+    stale: int
+    tiers: dict[str, str]
+
+
+class RunVerdicts(Record):
+    """A judged run, the input of every report."""
+
+    schema_version: Literal["1.0"] = "1.0"
+    run_id: str
+    profile: str | None
+    cells: tuple[CellResult, ...]
+    stale: tuple[StaleEntry, ...]
+    summary: Summary
+    exit_code: int
+
+
+def summarise(cells: Sequence[CellResult], stale: Sequence[StaleEntry]) -> Summary:
+    """Count states, statuses and, for each tier, how many applicable verdicts pass."""
+    verdicts = [verdict for cell in cells for verdict in cell.verdicts]
+    states = Counter(cell.state.value for cell in cells)
+    statuses = Counter(verdict.status.value for verdict in verdicts)
+    return Summary(
+        cells={state.value: states[state.value] for state in CellState},
+        verdicts={status.value: statuses[status.value] for status in Status},
+        known=sum(verdict.known is not None for verdict in verdicts),
+        stale=len(stale),
+        tiers=_tiers(verdicts),
+    )
+
+
+def exit_code(cells: Iterable[CellResult], stale: Sequence[StaleEntry]) -> ExitCode:
+    """Return the run's exit code: what could not be found out stands above what failed."""
+    open_verdicts = [verdict for cell in cells for verdict in cell.unknown_failures]
+    if any(verdict.status is Status.ERROR for verdict in open_verdicts):
+        return ExitCode.ERROR
+    return ExitCode.FAILED if open_verdicts or stale else ExitCode.OK
+
+
+def _tiers(verdicts: Iterable[Verdict]) -> dict[str, str]:
+    applicable: Counter[str] = Counter()
+    passes: Counter[str] = Counter()
+    for verdict in verdicts:
+        if verdict.status is not Status.NOT_APPLICABLE:
+            applicable[verdict.tier.value] += 1
+            passes[verdict.tier.value] += verdict.status is Status.PASS
+    return {tier: f"{passes[tier]}/{applicable[tier]}" for tier in sorted(applicable)}

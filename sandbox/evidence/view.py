@@ -1,0 +1,145 @@
+"""A cell as checks see it: facts that are missing raise, so no check can skip them by accident."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TypeVar
+
+from sandbox.evidence.capture import capture, is_completed
+from sandbox.evidence.cell import CellRecord, WitnessRecord
+from sandbox.evidence.expectations import Expectation
+from sandbox.evidence.folder import CellFiles
+from sandbox.evidence.join import invocations_of
+from sandbox.evidence.records import (
+    AgentInvocation,
+    CapturedCall,
+    CleanupReceipt,
+    EgressEvent,
+    Exchange,
+    InstallReceipt,
+    Observations,
+    ToolCall,
+    ToolResultItem,
+    ToolWitness,
+)
+from sandbox.evidence.rows import Row
+from sandbox.evidence.verdict import MissingEvidence
+
+_Fact = TypeVar("_Fact")
+
+
+@dataclass(frozen=True)
+class CellEvidence:
+    """The files of one cell folder; a property raises ``MissingEvidence`` when its fact lacks."""
+
+    files: CellFiles
+
+    @property
+    def cell(self) -> CellRecord:
+        """The cell's identity and circumstances."""
+        return self.files.cell
+
+    @property
+    def expected(self) -> Expectation:
+        """What the scenario expects."""
+        return self.files.cell.expectation
+
+    @property
+    def row(self) -> Row:
+        """The one row."""
+        row: Row | None = self.files.row
+        if row is None:
+            raise self._missing("rollouts.jsonl", "failures.jsonl", "row")
+        return row
+
+    @property
+    def witness(self) -> WitnessRecord:
+        """What the witness saw."""
+        return self._need(self.files.witness, "witness.json")
+
+    @property
+    def exchanges(self) -> tuple[Exchange, ...]:
+        """Every saved exchange."""
+        return self._need(self.files.exchanges, "exchanges.jsonl")
+
+    @property
+    def receipt(self) -> CleanupReceipt:
+        """The supervisor's cleanup receipt."""
+        return self._need(self.files.receipt, "receipt.json")
+
+    @property
+    def install(self) -> InstallReceipt:
+        """The installer's receipt."""
+        return self._need(self.files.install, "install.json")
+
+    @property
+    def egress(self) -> tuple[EgressEvent, ...]:
+        """The egress log."""
+        return self._need(self.files.egress, "egress.jsonl")
+
+    @property
+    def observations(self) -> Observations:
+        """What the adapter reported, as the row carries it."""
+        return self.row.ng_agent_observations
+
+    @cached_property
+    def calls(self) -> tuple[CapturedCall, ...]:
+        """The model calls among the saved exchanges: made here, not taken from the row."""
+        return capture(self.exchanges)
+
+    @cached_property
+    def completed_calls(self) -> int:
+        """How many model calls were answered."""
+        return sum(map(is_completed, self.calls))
+
+    @property
+    def invocations(self) -> list[AgentInvocation]:
+        """The invocation records."""
+        return invocations_of(self.observations)
+
+    @property
+    def root(self) -> AgentInvocation:
+        """The one root invocation."""
+        roots = [i for i in self.invocations if i.parent_invocation_id is None]
+        if len(roots) != 1:
+            raise MissingEvidence(f"expected one root invocation, saw {len(roots)}")
+        return roots[0]
+
+    @property
+    def tool_calls(self) -> list[ToolCall]:
+        """The tool call records."""
+        return [r for r in self.observations.records if isinstance(r, ToolCall)]
+
+    @property
+    def tool_results(self) -> list[ToolResultItem]:
+        """The tool results in all conversations."""
+        return [
+            item
+            for invocation in self.invocations
+            for item in invocation.conversation
+            if isinstance(item, ToolResultItem)
+        ]
+
+    @property
+    def run_tools(self) -> Sequence[ToolWitness]:
+        """The scripted tool calls that the model asked for or that ran."""
+        return [tool for tool in self.witness.tools if tool.requested or tool.marker_found]
+
+    def seen(self, fact: _Fact | None, name: str) -> _Fact:
+        """Return a fact of the witness that must have been observed."""
+        if fact is None:
+            raise MissingEvidence(f"the witness did not observe {name}")
+        return fact
+
+    def _need(self, fact: _Fact | None, name: str) -> _Fact:
+        if fact is None:
+            raise self._missing(name)
+        return fact
+
+    def _missing(self, *names: str) -> MissingEvidence:
+        for name in names:
+            if name in self.files.problems:
+                return MissingEvidence(f"{name}: {self.files.problems[name]}")
+        return MissingEvidence(f"{' or '.join(n for n in names if '.' in n)} is missing")

@@ -1,0 +1,140 @@
+"""The model server's ASGI app: routes a request to its dialect, plays the answer, captures both."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import itertools
+from collections.abc import Callable, Mapping, Sequence
+from urllib.parse import unquote
+
+from starlette.datastructures import Headers
+from starlette.types import Receive, Scope, Send
+
+from sandbox.model.body import parse_body
+from sandbox.model.capture import Capture, Draft, saved_headers, session_of
+from sandbox.model.chat import Chat
+from sandbox.model.conversation import Conversation, answer
+from sandbox.model.dialect import Dialect, JsonObject
+from sandbox.model.director import Director
+from sandbox.model.errors import openai_error
+from sandbox.model.responses import Responses
+from sandbox.model.script import Script
+from sandbox.model.wire import BodyTooLarge, ClientGone, Wire, request_path
+
+DIALECTS: Mapping[str, Dialect] = {"/chat/completions": Chat(), "/responses": Responses()}
+
+
+class ModelApp:
+    """ASGI app that serves one script under ``/rollout/<rollout id>/v1``.
+
+    Args:
+        script: what is said, and what goes wrong.
+        rollout_id: the only one that is answered; any other path is a 404.
+        director: follows the script.
+        capture: takes every exchange.
+        clock: wall time in seconds since the epoch.
+        stopping: set when the server stops.
+        hang_up: closes the connection of a scope's client at once.
+        models: ids that the models list names.
+    """
+
+    def __init__(
+        self,
+        script: Script,
+        *,
+        rollout_id: str,
+        director: Director,
+        capture: Capture,
+        clock: Callable[[], float],
+        stopping: asyncio.Event,
+        hang_up: Callable[[Scope], None],
+        models: Sequence[str],
+    ) -> None:
+        self._conversation = Conversation(script, director)
+        self._rollout_id = rollout_id
+        self._capture = capture
+        self._clock = clock
+        self._stopping = stopping
+        self._hang_up = hang_up
+        self._models = tuple(models)
+        self._numbers = itertools.count(1)
+        self._origin = hashlib.sha256(rollout_id.encode()).hexdigest()[:10]
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one exchange and capture it."""
+        wire = Wire(receive, send, stopping=self._stopping, hang_up=lambda: self._hang_up(scope))
+        draft = self._open(scope)
+        try:
+            await self._serve(draft, wire)
+        finally:
+            exchange = draft.ended(
+                status_code=wire.status,
+                disconnected=wire.client_left,
+                completed_at=self._clock(),
+            )
+            self._capture.add(exchange, draft.tools_asked if wire.complete else {})
+
+    def _open(self, scope: Scope) -> Draft:
+        headers = saved_headers(Headers(scope=scope).items())
+        path = request_path(scope)
+        return Draft(
+            exchange_id=f"mc{next(self._numbers):05d}{self._origin}",
+            rollout_id=split_path(path)[0],
+            method=scope["method"],
+            path=path,
+            headers=headers,
+            client_session_id=session_of(headers),
+            started_at=self._clock(),
+        )
+
+    async def _serve(self, draft: Draft, wire: Wire) -> None:
+        try:
+            raw = await wire.body()
+        except ClientGone as gone:
+            draft.request = parse_body(gone.args[0])
+            return
+        except BodyTooLarge as error:
+            await answer(draft, wire, 413, openai_error(413, str(error)))
+            return
+        draft.request = parse_body(raw)
+        tail = split_path(draft.path)[1]
+        if draft.rollout_id != self._rollout_id or tail is None:
+            await answer(draft, wire, 404, openai_error(404, f"no route {draft.path}"))
+        elif tail in DIALECTS:
+            draft.dialect = DIALECTS[tail].name
+            await self._conversation.hold(draft, wire, DIALECTS[tail], size=len(raw))
+        else:
+            await answer(draft, wire, *self._plain(draft.method, tail))
+
+    def _plain(self, method: str, tail: str) -> tuple[int, JsonObject]:
+        """Status and body for what clients ask beside model calls."""
+        models = {model: _model(model) for model in self._models}
+        bodies: dict[str, JsonObject] = {
+            "": {"object": "api", "models": list(self._models)},
+            "/models": {"object": "list", "data": list(models.values())},
+            **{f"/models/{name}": model for name, model in models.items()},
+        }
+        if tail.rstrip("/") not in bodies:
+            return 404, openai_error(404, f"no route {tail}")
+        if method not in ("GET", "HEAD"):
+            return 405, openai_error(405, f"{method} is not allowed here, only GET")
+        return 200, bodies[tail.rstrip("/")]
+
+
+def split_path(path: str) -> tuple[str | None, str | None]:
+    """Rollout id and the rest after ``/v1`` of a request path, each None when it is not there.
+
+    ``/rollout/<id>`` itself is answered like its ``/v1``, since some clients look there first.
+    """
+    parts = path.partition("?")[0].split("/", 4)
+    if len(parts) < 3 or parts[:2] != ["", "rollout"] or not parts[2]:
+        return None, None
+    rollout_id = unquote(parts[2])
+    if parts[3:] in ([], [""], ["v1"]):
+        return rollout_id, ""
+    return rollout_id, f"/{parts[4]}" if parts[3] == "v1" else None
+
+
+def _model(name: str) -> JsonObject:
+    return {"id": name, "object": "model", "created": 0, "owned_by": "scripted"}

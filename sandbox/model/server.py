@@ -1,0 +1,231 @@
+"""The model server: serves one script on a listening socket, from a thread of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import threading
+import time
+from collections.abc import Callable, Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+from urllib.parse import quote
+
+import uvicorn
+from starlette.types import Scope
+
+from sandbox.errors import CouldNotFindOut
+from sandbox.evidence.records import Exchange, ScriptReport
+from sandbox.model.app import ModelApp
+from sandbox.model.capture import Capture
+from sandbox.model.director import Director
+from sandbox.model.script import Script
+from sandbox.model.tally import Tally
+
+if TYPE_CHECKING:
+    from uvicorn.server import Protocols
+
+START_DEADLINE_S = 10.0
+STOP_DEADLINE_S = 5.0
+
+
+class ModelServer:
+    """A scripted model as a context manager.
+
+    Serves ``/rollout/<rollout id>/v1`` on ``listener``, which it owns from then on and closes.
+    What it saw can be read from any thread, while it runs and after it stopped.
+
+    Args:
+        script: what is said, and what goes wrong.
+        rollout_id: the only one that is answered; any other path is a 404.
+        listener: a listening TCP socket.
+        marker: text of a file in the sandbox, None when it does not exist. Blocks; called in
+            threads, possibly several at once.
+        clock: wall time in seconds since the epoch.
+        models: ids that ``GET models`` names.
+    """
+
+    def __init__(
+        self,
+        script: Script,
+        *,
+        rollout_id: str,
+        listener: socket.socket,
+        marker: Callable[[str], str | None],
+        clock: Callable[[], float] = time.time,
+        models: Sequence[str] = ("scripted-model",),
+    ) -> None:
+        self._script = script
+        self._rollout_id = rollout_id
+        self._listener = listener
+        self._clock = clock
+        self._models = models
+        self._capture = Capture()
+        self._director = Director(script, lambda path: _in_thread(marker, path))
+        self._tally: Tally | None = None
+        self._thread: threading.Thread | None = None
+        self._stop: Callable[[], None] = lambda: None
+        self._started = threading.Event()
+        self._failure: BaseException | None = None
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+    @property
+    def base_path(self) -> str:
+        """Path that the harness's base URL ends with: ``/rollout/<rollout id>/v1``."""
+        return f"/rollout/{quote(self._rollout_id, safe='')}/v1"
+
+    def exchanges(self) -> tuple[Exchange, ...]:
+        """Exchanges that have ended, in the order in which they began."""
+        return self._capture.exchanges()
+
+    def report(self) -> ScriptReport:
+        """How far the script came, and the first refusal."""
+        return self._director.report()
+
+    def tool_requests(self) -> dict[str, str]:
+        """Tool call ids that complete replies asked for, with the advertised tool's name."""
+        return self._capture.tools_asked()
+
+    def tally(self) -> tuple[str, ...]:
+        """Digests of all ended exchanges, counted apart from the capture; sorted."""
+        return () if self._tally is None else self._tally.entries()
+
+    def start(self) -> None:
+        """Serve; returns once requests are accepted.
+
+        Raises:
+            CouldNotFindOut: the server did not start within START_DEADLINE_S.
+        """
+        self._thread = threading.Thread(target=self._run, name="model-server", daemon=True)
+        self._thread.start()
+        if not self._started.wait(START_DEADLINE_S) or self._failure is not None:
+            self.stop()
+            raise CouldNotFindOut(
+                f"model server for rollout {self._rollout_id} did not start within "
+                f"{START_DEADLINE_S:.0f} s: {self._failure or 'no answer'}"
+            ) from self._failure
+
+    def stop(self) -> None:
+        """Stop at once: held and stalled connections are closed. A second stop does nothing."""
+        thread, self._thread = self._thread, None
+        if thread is None:
+            self._listener.close()
+            return
+        self._stop()
+        thread.join(STOP_DEADLINE_S)
+        if thread.is_alive():
+            raise CouldNotFindOut(
+                f"model server for rollout {self._rollout_id} did not stop within "
+                f"{STOP_DEADLINE_S:.0f} s"
+            )
+
+    def _run(self) -> None:
+        try:
+            asyncio.run(self._serve())
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - handed to the starting thread
+            self._failure = error
+        finally:
+            self._started.set()
+            self._listener.close()
+
+    async def _serve(self) -> None:
+        loop = asyncio.get_running_loop()
+        stopping = asyncio.Event()
+        app = ModelApp(
+            self._script,
+            rollout_id=self._rollout_id,
+            director=self._director,
+            capture=self._capture,
+            clock=self._clock,
+            stopping=stopping,
+            hang_up=lambda scope: _hang_up(server, scope),
+            models=self._models,
+        )
+        self._tally = Tally(app)
+        server = uvicorn.Server(_config(self._tally))
+        self._stop = lambda: _call_in(loop, lambda: _stop(server, stopping))
+        serving = asyncio.ensure_future(server.serve(sockets=[self._listener]))
+        while not server.started and not serving.done():
+            await asyncio.sleep(0.001)
+        self._started.set()
+        await serving
+
+
+def _config(app: Tally) -> uvicorn.Config:
+    return uvicorn.Config(
+        app,
+        http="h11",
+        ws="none",
+        loop="asyncio",
+        interface="asgi3",
+        lifespan="off",
+        log_config=None,
+        log_level="critical",
+        access_log=False,
+        server_header=False,
+        timeout_keep_alive=600,
+        timeout_graceful_shutdown=1,
+    )
+
+
+def _stop(server: uvicorn.Server, stopping: asyncio.Event) -> None:
+    """End every pause and close every connection, so that the shutdown has nothing to wait for."""
+    stopping.set()
+    server.should_exit = True
+    for connection in list(server.server_state.connections):
+        _abort(connection)
+
+
+def _abort(connection: Protocols) -> None:
+    if connection.transport is not None:
+        connection.transport.abort()
+
+
+def _hang_up(server: uvicorn.Server, scope: Scope) -> None:
+    """Close the connection that a scope came on, without a reply."""
+    for connection in list(server.server_state.connections):
+        # uvicorn keeps the peer's address on the protocol; two connections never share one
+        if getattr(connection, "client", None) == scope["client"]:
+            _abort(connection)
+
+
+def _call_in(loop: asyncio.AbstractEventLoop, call: Callable[[], None]) -> None:
+    """Run a call in a loop's thread; nothing when the loop has ended."""
+    if not loop.is_closed():
+        loop.call_soon_threadsafe(call)
+
+
+async def _in_thread(read: Callable[[str], str | None], path: str) -> str | None:
+    """Run a blocking read in a daemon thread, so that a slow one never holds up the stop."""
+    loop = asyncio.get_running_loop()
+    future: asyncio.Future[str | None] = loop.create_future()
+
+    def finish(text: str | None, error: BaseException | None) -> None:
+        if future.done():
+            return
+        if error is not None:
+            future.set_exception(error)
+        else:
+            future.set_result(text)
+
+    def run() -> None:
+        text, error = None, None
+        try:
+            text = read(path)
+        except Exception as caught:  # noqa: BLE001 - carried over to the loop
+            error = caught
+        _call_in(loop, lambda: finish(text, error))
+
+    threading.Thread(target=run, name="model-marker", daemon=True).start()
+    return await future

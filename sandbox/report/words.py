@@ -1,0 +1,87 @@
+"""Words that all reports share: a cell in one word, a run in one line, findings in order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from sandbox.evidence.results import CellResult, CellState, RunVerdicts
+from sandbox.evidence.verdict import Status, Verdict
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One non-pass: its cell, and the verdict."""
+
+    cell_id: str
+    verdict: Verdict
+
+    @property
+    def label(self) -> str:
+        """``known``, ``FAIL`` or ``error``."""
+        if self.verdict.known is not None:
+            return "known"
+        return "FAIL" if self.verdict.status is Status.FAIL else "error"
+
+
+def cell_label(cell: CellResult) -> str:
+    """Say a cell in one word, with the number of its failures where it has any."""
+    open_failures = len(cell.unknown_failures)
+    match cell.state:
+        case CellState.FAIL:
+            return f"FAIL ({open_failures})"
+        case CellState.KNOWN:
+            return f"known ({len(cell.non_passes)})"
+        case CellState.REFUSED:
+            return "refused" if open_failures else "refused (known)"
+        case _:
+            return cell.state.value
+
+
+def findings(run: RunVerdicts) -> Iterator[Finding]:
+    """Yield every non-pass: what nobody knew of first, then what the baseline has."""
+    found = [Finding(cell.cell_id, v) for cell in run.cells for v in cell.non_passes]
+    yield from (finding for finding in found if finding.verdict.known is None)
+    yield from (finding for finding in found if finding.verdict.known is not None)
+
+
+def totals(run: RunVerdicts) -> str:
+    """Say the run in one line."""
+    states = ", ".join(f"{n} {state}" for state, n in run.summary.cells.items() if n)
+    tiers = ", ".join(f"{tier} {score}" for tier, score in run.summary.tiers.items())
+    stale = f"; {run.summary.stale} stale baseline entries" if run.summary.stale else ""
+    return f"{len(run.cells)} cells: {states}; checks passed: {tiers}{stale}"
+
+
+def split_id(cell_id: str) -> tuple[str, str, str]:
+    """Split a cell id into harness, image and scenario; a lone name counts as the scenario."""
+    parts = cell_id.split("/")
+    return (parts[0], parts[1], parts[2]) if len(parts) == 3 else ("-", "-", cell_id)
+
+
+@dataclass(frozen=True)
+class Matrix:
+    """The cells of a run as harness and image by scenario, in the order of the plan."""
+
+    rows: tuple[tuple[str, str], ...]
+    scenarios: tuple[str, ...]
+    cells: dict[tuple[str, str, str], CellResult]
+
+
+def matrix(run: RunVerdicts) -> Matrix:
+    """Arrange a run's cells."""
+    cells = {split_id(cell.cell_id): cell for cell in run.cells}
+    return Matrix(
+        rows=tuple(dict.fromkeys((harness, image) for harness, image, _ in cells)),
+        scenarios=tuple(dict.fromkeys(scenario for _, _, scenario in cells)),
+        cells=cells,
+    )
+
+
+def version_of(run: RunVerdicts, harness: str, image: str) -> str:
+    """Return the pinned version that ran in these cells, or an empty text when none did."""
+    for cell in run.cells:
+        pin = cell.record.pin if cell.record is not None else None
+        if pin is not None and split_id(cell.cell_id)[:2] == (harness, image):
+            return pin.version
+    return ""

@@ -1,0 +1,123 @@
+"""Members of npm tarballs and wheels, read as a stream, with names that cannot leave their root.
+
+Refused: absolute names, "..", empty and control-character parts, links that point outside, files
+below a link, hard links, devices, and one name twice. Reading starts only after the archive's hash
+was found right; this is the second wall.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import stat
+import tarfile
+import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+from sandbox.errors import IntegrityError
+
+
+@dataclass(frozen=True)
+class Member:
+    """One file or symlink: ``name`` is checked; exactly one of ``data`` and ``target`` is set.
+
+    ``data`` must be read before the next member is asked for.
+    """
+
+    name: str
+    executable: bool
+    data: IO[bytes] | None = None
+    target: str | None = None
+
+
+def safe_name(name: str) -> str:
+    """Return an archive name as a plain relative path.
+
+    Raises:
+        ValueError: it is absolute, climbs, or holds control characters or backslashes.
+    """
+    plain = name.removeprefix("./").rstrip("/")
+    bad = any(part in {"", ".", ".."} for part in plain.split("/"))
+    if bad or "\\" in plain or any(ord(c) < 32 or ord(c) == 127 for c in plain):  # noqa: PLR2004
+        raise ValueError(f"unsafe name {name!r}")
+    return plain
+
+
+def safe_target(name: str, target: str) -> str:
+    """Return the target of a symlink at ``name``; ``ValueError`` when it points out of the root."""
+    reached = posixpath.normpath(posixpath.join(posixpath.dirname(name), target))
+    if not target or target.startswith("/") or reached.split("/")[0] == ".." or "\0" in target:
+        raise ValueError(f"link {name!r} leads outside, to {target!r}")
+    return target
+
+
+class Names:
+    """Remembers the names of one tree and refuses those that cannot stand beside the others."""
+
+    def __init__(self) -> None:
+        self._files: set[str] = set()
+        self._folders: set[str] = set()
+
+    def add(self, name: str) -> None:
+        """Take a file or link; ``ValueError`` if it exists, or lies below or above a file or link."""
+        parents = {name[:at] for at, c in enumerate(name) if c == "/"}
+        if name in self._files or name in self._folders:
+            raise ValueError(f"{name!r} appears twice")
+        if below := sorted(parents & self._files):
+            raise ValueError(f"{name!r} lies below {below[0]!r}, which is no folder")
+        self._files.add(name)
+        self._folders |= parents
+
+
+@contextmanager
+def members(path: Path, *, what: str) -> Iterator[Iterator[Member]]:
+    """Give the members of a .tgz or a wheel in archive order.
+
+    Raises:
+        IntegrityError: it is no such archive, or a member is refused; names both.
+    """
+    try:
+        if zipfile.is_zipfile(path):
+            with zipfile.ZipFile(path) as wheel:
+                yield _zip_members(wheel)
+        else:
+            with tarfile.open(path, "r|gz") as tarball:
+                yield _tar_members(tarball)
+    except (tarfile.TarError, zipfile.BadZipFile, EOFError, ValueError) as error:
+        raise IntegrityError(
+            f"{what}: the archive cannot be used: {error}",
+            cure="its hash is the pinned one, so the pin itself is bad: pin another version",
+        ) from error
+
+
+def _tar_members(tarball: tarfile.TarFile) -> Iterator[Member]:
+    names = Names()
+    for info in tarball:
+        if info.isdir():
+            continue
+        name = safe_name(info.name)
+        names.add(name)
+        executable = bool(info.mode & 0o111)
+        if info.issym():
+            yield Member(name, executable, target=safe_target(name, info.linkname))
+        elif info.isreg():
+            yield Member(name, executable, data=tarball.extractfile(info))
+        else:
+            raise ValueError(f"{name!r} is neither file, folder nor symlink")
+
+
+def _zip_members(wheel: zipfile.ZipFile) -> Iterator[Member]:
+    names = Names()
+    for info in wheel.infolist():
+        if info.is_dir():
+            continue
+        name = safe_name(info.filename)
+        names.add(name)
+        mode = info.external_attr >> 16
+        if mode and not stat.S_ISREG(mode) and stat.S_IFMT(mode):
+            raise ValueError(f"{name!r} is neither file nor folder")
+        with wheel.open(info) as data:
+            yield Member(name, bool(mode & 0o111), data=data)

@@ -1,0 +1,183 @@
+"""A bundle into a sandbox: runs ``installers/install.sh`` there and holds its receipt to the pin."""
+
+from __future__ import annotations
+
+import posixpath
+import time
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Protocol
+
+from pydantic import ValidationError
+
+from sandbox.errors import CouldNotFindOut, InstallError, IntegrityError
+from sandbox.evidence.records import InstallReceipt
+from sandbox.runtimes.library import Bundle
+from sandbox.runtimes.pins import INSTALLERS
+
+DEADLINE_S = 180.0
+
+
+class Output(Protocol):
+    """One stream of a command."""
+
+    @property
+    def text(self) -> str:
+        """What it said."""
+
+
+class Ended(Protocol):
+    """How a command ended."""
+
+    @property
+    def exit_code(self) -> int | None:
+        """Its exit code; None when it was killed."""
+
+    @property
+    def stdout(self) -> Output:
+        """Its standard output."""
+
+    @property
+    def stderr(self) -> Output:
+        """Its standard error."""
+
+    @property
+    def timed_out(self) -> bool:
+        """Whether the deadline killed it."""
+
+
+class Target(Protocol):
+    """The part of a sandbox that an installation needs."""
+
+    @property
+    def name(self) -> str:
+        """What messages call it."""
+
+    def exec(self, argv: Sequence[str], *, deadline_s: float) -> Ended:
+        """Run a command to its end."""
+
+    def put(self, files: Path, dest: str) -> None:
+        """Put a file of this machine at the path ``dest``."""
+
+
+def install_script() -> bytes:
+    """Return the installer."""
+    return (INSTALLERS / "install.sh").read_bytes()
+
+
+def install(
+    target: Target,
+    bundle: Bundle,
+    prefix: str,
+    *,
+    bundle_path: str | None = None,
+    deadline_s: float = DEADLINE_S,
+) -> InstallReceipt:
+    """Install ``bundle`` at ``prefix`` and return the receipt.
+
+    Args:
+        target: a running sandbox; the installer runs as its user.
+        bundle: a verified bundle of this machine.
+        prefix: absolute path that does not exist yet, or holds this bundle already.
+        bundle_path: where the sandbox sees the bundle's file (a read-only mount). None: it is
+            copied beside the prefix, and the copy is removed again.
+        deadline_s: after so many seconds the installer and all its children are killed.
+
+    Raises:
+        IntegrityError: the bundle in the sandbox is not the pinned one.
+        InstallError: the installer refused, or its receipt is not about this bundle.
+        EngineFailure: the sandbox could not be asked.
+    """
+    started = time.monotonic()
+    here: AbstractContextManager[str] = (
+        nullcontext(bundle_path) if bundle_path else _copied(target, bundle, prefix)
+    )
+    with here as path:
+        argv = ["sh", "-c", install_script().decode(), "install.sh", *_options(bundle, path, prefix)]
+        ended = target.exec(argv, deadline_s=deadline_s)
+    where = f"{bundle.harness} {bundle.version} ({bundle.platform}) at {prefix} in {target.name}"
+    if ended.exit_code != 0:
+        raise _refused(ended, where, deadline_s)
+    receipt = _parsed(ended.stdout.text, where)
+    _check(receipt, bundle, prefix, where)
+    return receipt.model_copy(update={"duration_s": round(time.monotonic() - started, 3)})
+
+
+def _options(bundle: Bundle, path: str, prefix: str) -> list[str]:
+    options = {
+        "--bundle": path,
+        "--sha256": bundle.sha256,
+        "--prefix": prefix,
+        "--harness": bundle.harness,
+        "--version": bundle.version,
+        "--platform": bundle.platform,
+        "--version-output": bundle.version_output,
+    }
+    return [*(word for pair in options.items() for word in pair), "--", *bundle.version_argv]
+
+
+@contextmanager
+def _copied(target: Target, bundle: Bundle, prefix: str) -> Iterator[str]:
+    path = posixpath.join(posixpath.dirname(prefix), f".{bundle.sha256}.tar")
+    try:
+        target.put(bundle.path, path)
+        yield path
+    finally:
+        target.exec(["rm", "-f", "--", path], deadline_s=30)
+
+
+# What install.sh's exit codes ask for; 5 is an IntegrityError, the others InstallErrors.
+_CURES = {
+    2: "this is a mistake in how the installer was called: report it",
+    3: "use the bundle of the image's own platform (`sandbox runtimes list`)",
+    4: "add the tool to the image: bytes that cannot be verified are not installed",
+    5: "run `sandbox runtimes verify`; nothing was installed",
+    6: "give the prefix's folder space and write permission for the image's user",
+    7: "the pin and the program disagree, or the image lacks what it needs: see its output above",
+    8: "choose a prefix that does not exist",
+    126: "the image needs a POSIX sh",
+    127: "the image needs a POSIX sh",
+}
+
+
+def _refused(ended: Ended, where: str, deadline_s: float) -> CouldNotFindOut:
+    said = ended.stderr.text.strip()[-2000:] or "no message"
+    if ended.timed_out:
+        return InstallError(
+            f"cannot install {where}: not done within {deadline_s:.0f} s: {said}",
+            cure="the machine is overloaded, or the program hangs when asked for its version",
+        )
+    kind = IntegrityError if ended.exit_code == 5 else InstallError
+    return kind(
+        f"cannot install {where}: exit code {ended.exit_code}: {said}",
+        cure=_CURES.get(ended.exit_code or 0, "see the message; nothing was installed"),
+    )
+
+
+def _parsed(text: str, where: str) -> InstallReceipt:
+    try:
+        return InstallReceipt.model_validate_json(text)
+    except ValidationError as error:
+        raise InstallError(
+            f"installing {where}: the installer's receipt is not one: {text[:500]!r}",
+            cure="the image's sh or tar does not behave: try the installer there by hand",
+        ) from error
+
+
+def _check(receipt: InstallReceipt, bundle: Bundle, prefix: str, where: str) -> None:
+    wanted = {
+        "harness": bundle.harness,
+        "version": bundle.version,
+        "platform": bundle.platform,
+        "bundle_sha256": bundle.sha256,
+        "prefix": prefix,
+        "version_output": bundle.version_output,
+    }
+    said = receipt.model_dump(include=set(wanted))
+    if wrong := sorted(key for key in wanted if said[key] != wanted[key]):
+        raise InstallError(
+            f"installing {where}: the receipt says another {wrong[0]}: {said[wrong[0]]!r}",
+            cure="the image's sh does not behave: try the installer there by hand",
+        )

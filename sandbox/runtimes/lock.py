@@ -1,0 +1,114 @@
+"""What the pins resolved to, written by tool: the models of ``pins.lock``, its loader and writer.
+
+The lock is sorted JSON beside its pins file. It keeps no download address: names, versions, file
+names, sizes and hashes only, so any mirror serves. ``pins_sha256`` ties it to the pins it came from.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from sandbox.errors import PrerequisiteMissing, UsageError
+from sandbox.runtimes.integrity import IntegrityText
+from sandbox.runtimes.pins import Name, Pins, Platform, Word, default_pins_path, explain
+
+_CURE = "run `sandbox runtimes lock` and review what it changed"
+
+Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+FileName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._+-]*$")]
+Size = Annotated[int, Field(gt=0)]
+
+
+class _Locked(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class LockedArtifact(_Locked):
+    """One downloaded file: size in bytes, npm's sha512 SRI or pip's sha256."""
+
+    client: Literal["npm", "pip"]
+    name: str
+    version: Word
+    tag: Word | None = None
+    file: FileName
+    size: Size
+    integrity: IntegrityText
+
+
+class LockedBundle(_Locked):
+    """One bundle: what it was made of, and the size (bytes) and sha256 of the tar."""
+
+    version: Word
+    artifacts: tuple[Name, ...]
+    size: Size
+    sha256: Sha256
+
+
+class Lock(_Locked):
+    """A whole lock file; ``bundles`` is by harness, then platform."""
+
+    schema_: Annotated[Literal[1], Field(alias="schema")]
+    pins_sha256: Sha256
+    artifacts: dict[Name, LockedArtifact]
+    bundles: dict[Name, dict[Platform, LockedBundle]]
+
+    def text(self) -> str:
+        """Return the file's text: sorted, so that two runs give the same bytes."""
+        data = self.model_dump(mode="json", by_alias=True, exclude_none=True)
+        return json.dumps(data, indent=2, sort_keys=True) + "\n"
+
+
+def lock_path_for(pins_path: Path | None = None) -> Path:
+    """Return where the lock of a pins file lies: beside it, ending in ``.lock``."""
+    return (pins_path or default_pins_path()).with_suffix(".lock")
+
+
+def load_lock(path: Path | None = None) -> Lock:
+    """Read and check a lock file (this project's own when ``path`` is None).
+
+    Raises:
+        PrerequisiteMissing: there is none.
+        UsageError: it is not a lock; names file and key.
+    """
+    path = path or lock_path_for()
+    try:
+        data = json.loads(path.read_text("utf-8"))
+    except FileNotFoundError as error:
+        raise PrerequisiteMissing(f"no lock file {path}", cure=_CURE) from error
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        raise UsageError(f"{path} is not JSON: {error}", cure=_CURE) from error
+    try:
+        return Lock.model_validate(data)
+    except ValidationError as error:
+        raise UsageError(explain(path, error), cure=_CURE) from error
+
+
+def check_current(pins: Pins, lock: Lock, path: Path) -> None:
+    """Raise ``UsageError`` when the lock was made from other pins, or leaves one of them out."""
+    if lock.pins_sha256 != pins.digest():
+        raise UsageError(f"{path} is stale: the pins changed after it was written", cure=_CURE)
+    if lost := sorted(pins.artifact.keys() - lock.artifacts.keys()):
+        raise UsageError(f"{path} lacks artifact {lost[0]}", cure=_CURE)
+    for name, harness in pins.harness.items():
+        for platform in harness.platforms:
+            if platform not in lock.bundles.get(name, {}):
+                raise UsageError(f"{path} lacks the bundle {name} on {platform}", cure=_CURE)
+
+
+def write_lock(path: Path, lock: Lock) -> bool:
+    """Write the lock by one rename; say whether the file changed."""
+    text = lock.text()
+    if path.is_file() and path.read_text("utf-8") == text:
+        return False
+    temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
+    try:
+        temporary.write_text(text, "utf-8")
+        temporary.rename(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+    return True

@@ -1,0 +1,261 @@
+"""What is pinned, by hand: the models of ``pins.toml`` and its loader.
+
+A pins file has three kinds of table: ``[artifact.ID]`` names one downloaded file, ``[harness.NAME]``
+says which files of which artifacts make its runtime on which platform, ``[[tool.NAME]]`` names a
+program that this side runs. Unknown keys, dangling names, platforms named twice and platforms left
+out are errors that name the file and the key. Other packages ship pins files of their own.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import tomllib
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from pathlib import Path, PurePosixPath
+from typing import Annotated, Literal, Self
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from sandbox.errors import PrerequisiteMissing, Unsupported, UsageError
+
+INSTALLERS = Path(__file__).resolve().parents[2] / "installers"
+
+Platform = Literal["linux-x64-gnu", "linux-x64-musl", "linux-arm64-gnu", "linux-arm64-musl"]
+
+
+def _inside(path: str) -> str:
+    parts = path.removesuffix("/").split("/")
+    if not path or path.startswith("/") or any(part in {"", ".", ".."} for part in parts):
+        raise ValueError("must be a relative path without '.' or '..'")
+    return path
+
+
+def _file(path: str) -> str:
+    if path.endswith("/"):
+        raise ValueError("must name a file, not a folder")
+    return _inside(path)
+
+
+# These words travel through a POSIX shell into JSON: what would need escaping is not allowed.
+Word = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._+-]*$")]
+Line = Annotated[str, Field(pattern=r'^[^"\\\x00-\x1f\x7f]+$')]
+Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]*$")]
+PackageName = Annotated[str, Field(pattern=r"^(@[a-z0-9._-]+/)?[A-Za-z0-9][A-Za-z0-9._-]*$")]
+Inside = Annotated[str, AfterValidator(_inside)]
+File = Annotated[str, AfterValidator(_file)]
+
+
+class _Pin(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class NpmPin(_Pin):
+    """One npm tarball."""
+
+    client: Literal["npm"]
+    name: PackageName
+    version: Word
+    licence: Line
+
+
+class PipPin(_Pin):
+    """One wheel; ``tag`` is the platform tag to ask for (``musllinux_1_2_x86_64``, ``any``)."""
+
+    client: Literal["pip"]
+    name: PackageName
+    version: Word
+    tag: Word
+    licence: Line
+
+
+ArtifactPin = Annotated[NpmPin | PipPin, Field(discriminator="client")]
+
+
+class Content(_Pin):
+    """Which members of an artifact go where in the bundle.
+
+    ``take`` is a file, or a folder when it ends in "/"; ``put`` is of the same kind. ``leave``
+    (below ``take``) wins over ``take``. ``executable`` lists files (below ``put``) whose archive
+    lost the x bit, as wheels do. ``links`` adds symlinks below ``put``: name to sibling.
+    """
+
+    artifact: Name
+    take: Inside
+    put: Inside
+    leave: tuple[Inside, ...] = ()
+    executable: tuple[File, ...] = ()
+    links: dict[File, File] = {}
+
+    @model_validator(mode="after")
+    def _same_kind(self) -> Self:
+        if self.take.endswith("/") != self.put.endswith("/"):
+            raise ValueError("take and put must both be files, or both folders (ending in '/')")
+        if not self.take.endswith("/") and (self.leave or self.links):
+            raise ValueError("leave and links need a folder in take")
+        return self
+
+
+class LinkEntry(_Pin):
+    """``bin/<harness>`` is a symlink to ``program``."""
+
+    kind: Literal["link"]
+    program: File
+
+
+class LoaderEntry(_Pin):
+    """``bin/<harness>`` is a launcher that starts ``program`` through the image's own ``loader``.
+
+    ``libraries`` is the bundle's folder that the loader searches first; nothing leaks into the
+    environment of the program's children.
+    """
+
+    kind: Literal["loader"]
+    program: File
+    loader: Annotated[str, Field(pattern=r"^/[A-Za-z0-9._/-]+$")]
+    libraries: File
+
+
+Entry = Annotated[LinkEntry | LoaderEntry, Field(discriminator="kind")]
+
+
+class Runtime(_Pin):
+    """One bundle, for every platform named; ``version*`` override the harness's own."""
+
+    platforms: Annotated[tuple[Platform, ...], Field(min_length=1)]
+    entry: Entry
+    content: Annotated[tuple[Content, ...], Field(min_length=1)]
+    version: Word | None = None
+    version_output: Line | None = None
+
+
+class HarnessPin(_Pin):
+    """A harness, and its runtime for each of the ``platforms`` that it promises.
+
+    ``version_argv`` follows the entry; ``version_output`` is all it must print to stdout.
+    """
+
+    licence: Line
+    version: Word
+    version_argv: tuple[Line, ...] = ("--version",)
+    version_output: Line
+    platforms: Annotated[tuple[Platform, ...], Field(min_length=1)]
+    runtime: tuple[Runtime, ...]
+
+    @model_validator(mode="after")
+    def _each_platform_once(self) -> Self:
+        served = Counter(platform for runtime in self.runtime for platform in runtime.platforms)
+        promised = Counter(self.platforms)
+        if twice := sorted(p for p in served if served[p] > 1 or promised[p] > 1):
+            raise ValueError(f"platform named twice: {', '.join(twice)}")
+        if missing := sorted(promised.keys() - served.keys()):
+            raise ValueError(f"no runtime for the promised platform: {', '.join(missing)}")
+        if extra := sorted(served.keys() - promised.keys()):
+            raise ValueError(f"runtime for a platform that is not promised: {', '.join(extra)}")
+        return self
+
+    def runtime_for(self, platform: str) -> Runtime:
+        """Return the runtime for ``platform``; ``Unsupported`` names the platforms there are."""
+        for runtime in self.runtime:
+            if platform in runtime.platforms:
+                return runtime
+        raise Unsupported(
+            f"no pin for platform {platform}; pinned: {', '.join(self.platforms)}",
+            cure="use an image of a pinned platform, or add a runtime table to pins.toml",
+        )
+
+
+class ToolPin(_Pin):
+    """A program that this side runs on its own ``platform``: ``program script ARG...``."""
+
+    platform: Platform
+    artifact: Name
+    program: File
+    script: File
+
+
+class Pins(_Pin):
+    """A whole pins file."""
+
+    schema_: Annotated[Literal[1], Field(alias="schema")]
+    artifact: dict[Name, ArtifactPin]
+    harness: dict[Name, HarnessPin]
+    tool: dict[Name, tuple[ToolPin, ...]] = {}
+
+    @model_validator(mode="after")
+    def _names_meet(self) -> Self:
+        used = set(self._used_artifacts())
+        if dangling := sorted(used - self.artifact.keys()):
+            raise ValueError(f"no [artifact.{dangling[0]}] table, but it is used")
+        if unused := sorted(self.artifact.keys() - used):
+            raise ValueError(f"[artifact.{unused[0]}] is used by nothing")
+        for name, tools in self.tool.items():
+            if len({tool.platform for tool in tools}) < len(tools):
+                raise ValueError(f"tool {name}: a platform is named twice")
+        return self
+
+    def _used_artifacts(self) -> Iterator[str]:
+        for harness in self.harness.values():
+            for runtime in harness.runtime:
+                yield from (content.artifact for content in runtime.content)
+        for tools in self.tool.values():
+            yield from (tool.artifact for tool in tools)
+
+    def digest(self) -> str:
+        """Return the sha256 of what the file says; comments and layout do not count."""
+        text = json.dumps(self.model_dump(mode="json", by_alias=True), sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()
+
+    def harness_pin(self, name: str) -> HarnessPin:
+        """Return the pin of harness ``name``; ``UsageError`` names the ones there are."""
+        try:
+            return self.harness[name]
+        except KeyError:
+            raise UsageError(
+                f"no pin for harness {name!r}", cure=f"one of: {', '.join(sorted(self.harness))}"
+            ) from None
+
+
+def default_pins_path() -> Path:
+    """Return the path of this project's own pins file."""
+    return INSTALLERS / "pins.toml"
+
+
+def load_pins(path: Path | None = None) -> Pins:
+    """Read and check a pins file (this project's own when ``path`` is None).
+
+    Raises:
+        PrerequisiteMissing: there is no such file.
+        UsageError: it is not TOML, or says something that is not a pin; names file and key.
+    """
+    path = path or default_pins_path()
+    try:
+        data = tomllib.loads(path.read_text("utf-8"))
+    except FileNotFoundError as error:
+        raise PrerequisiteMissing(
+            f"no pins file {path}", cure="run from a checkout of the repository, or name the file"
+        ) from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise UsageError(f"{path} is not TOML: {error}", cure="correct that line") from error
+    try:
+        return Pins.model_validate(data)
+    except ValidationError as error:
+        raise UsageError(explain(path, error), cure="correct these keys") from error
+
+
+def explain(path: Path, error: ValidationError) -> str:
+    """Say what is wrong in ``path``, one line for each key."""
+    lines = [f"{_key(item['loc'])}: {item['msg']}" for item in error.errors()]
+    return "\n  ".join([f"{path} is not valid:", *lines])
+
+
+def _key(location: Iterable[int | str]) -> str:
+    return ".".join(str(part) for part in location) or "(whole file)"
+
+
+def is_below(name: str, folder_or_file: str) -> bool:
+    """Whether ``name`` is that file, or lies in that folder (which ends in "/")."""
+    if folder_or_file.endswith("/"):
+        return name.startswith(folder_or_file)
+    return PurePosixPath(name) == PurePosixPath(folder_or_file)

@@ -1,0 +1,127 @@
+"""npm and pip as sources of artifacts, with the user's own configuration."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from sandbox.progress import Step
+from sandbox.runtimes.download import Http, Sleep, asked_again
+from sandbox.runtimes.fetch import Arrival, Source
+from sandbox.runtimes.integrity import Integrity
+from sandbox.runtimes.lock import LockedArtifact
+from sandbox.runtimes.npm import NpmRegistry, npm_settings
+from sandbox.runtimes.pins import NpmPin, PipPin
+from sandbox.runtimes.pip import Pip
+
+Pin = NpmPin | PipPin | LockedArtifact
+
+
+@dataclass(frozen=True)
+class NpmSource:
+    """npm tarballs; what a killed process had fetched is gone on with."""
+
+    registry: NpmRegistry
+
+    def bring(
+        self,
+        pin: Pin,
+        folder: Path,
+        *,
+        integrity: Integrity | None,
+        size: int | None,
+        step: Step,
+    ) -> Arrival:
+        """See ``Source``."""
+        partial = folder / "tarball"
+        said, file, resumed = self.registry.download(
+            pin.name, pin.version, partial, integrity=integrity, size=size, step=step
+        )
+        return Arrival(partial, file, integrity or said, resumed)
+
+
+@dataclass(frozen=True)
+class PipSource:
+    """Wheels; pip starts from the beginning after a kill."""
+
+    pip: Pip
+    sleep: Sleep = time.sleep
+
+    def bring(
+        self,
+        pin: Pin,
+        folder: Path,
+        *,
+        integrity: Integrity | None,
+        size: int | None,
+        step: Step,
+    ) -> Arrival:
+        """See ``Source``."""
+        if size:
+            step.total(size)
+        retrying = asked_again(sleep=self.sleep, attempts=3)
+        path = retrying(self._once, pin, folder, integrity, step)
+        return Arrival(path, path.name, integrity)
+
+    def _once(self, pin: Pin, folder: Path, integrity: Integrity | None, step: Step) -> Path:
+        for stale in folder.glob("pip-*"):
+            shutil.rmtree(stale)
+        fresh = Path(tempfile.mkdtemp(prefix="pip-", dir=folder))
+        tag = getattr(pin, "tag", None) or "any"
+        return self.pip.download(
+            pin.name, pin.version, tag, fresh, integrity=integrity, step=step
+        )
+
+
+@dataclass
+class Sources:
+    """The clients of this machine, each set up when first asked for; a context manager.
+
+    Attributes:
+        pinned_npm: gives the argv of the pinned npm, for a host without one.
+        pip: the pip to use.
+        env: the environment npm's configuration is read from.
+        sleep: how to wait between attempts.
+    """
+
+    pinned_npm: Callable[[], tuple[str, ...]]
+    pip: Pip = field(default_factory=Pip)
+    env: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
+    sleep: Sleep = time.sleep
+    _stack: ExitStack = field(default_factory=ExitStack, init=False)
+    _npm: NpmRegistry | None = field(default=None, init=False)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._stack.close()
+        self._npm = None
+
+    def registry(self) -> NpmRegistry:
+        """Return the npm registry, asking npm for its configuration the first time."""
+        if self._npm is None:
+            settings = npm_settings(self.pinned_npm, env=self.env)
+            http = self._stack.enter_context(Http(settings.access, sleep=self.sleep))
+            self._npm = NpmRegistry(settings, http)
+        return self._npm
+
+    def by_client(self) -> dict[str, Callable[[], Source]]:
+        """Return what ``Fetcher`` takes."""
+        return {
+            "npm": lambda: NpmSource(self.registry()),
+            "pip": lambda: PipSource(self.pip, self.sleep),
+        }
