@@ -13,7 +13,7 @@ from typing import Annotated, ClassVar, Generic, Literal, TypeVar
 from pydantic import Field, JsonValue, field_validator
 
 from sandbox.agents.response import AgentResponse
-from sandbox.errors import SandboxError
+from sandbox.errors import SandboxError, Unsupported
 from sandbox.evidence.records import Gap, Observations, Record
 
 Interface = Literal["agent-session", "legacy"]
@@ -34,8 +34,8 @@ class ConflictError(ContractError):
     status = 409
 
 
-class UnprocessableError(ContractError):
-    """The setup asked for cannot work (HTTP 422).
+class UnprocessableError(ContractError, Unsupported):
+    """The setup asked for cannot work, known before anything is fetched (HTTP 422).
 
     Args:
         reason: the bare reason, without which session asked.
@@ -48,8 +48,10 @@ class UnprocessableError(ContractError):
         self.reason = message if reason is None else reason
 
 
-class SetupFailed(Exception):  # noqa: N818 - carries a state to the lifecycle, never to a user
+class SetupFailed(Exception):
     """A hook could not set a session up, and what it has made so far must still be closed.
+
+    It carries that to the lifecycle and is never seen by a user.
 
     Args:
         state: what ``close_state`` needs to release it.

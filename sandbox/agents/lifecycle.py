@@ -166,8 +166,7 @@ class AgentSessions(Generic[StateT]):
 
     def _refuse_closing(self, name: str) -> None:
         """Answer at once while a close has the session's lock."""
-        with self._lock:
-            record = self._records.get(name)
+        record = self._peek(name)
         if record is not None:
             self._refuse_closed(name, record)
 
@@ -180,8 +179,7 @@ class AgentSessions(Generic[StateT]):
 
     def _announce_close(self, request: CloseRequest) -> None:
         """Stop what runs before waiting for its lock; a setup that is under way ends early."""
-        with self._lock:
-            record = self._records.get(request.agent_session_id)
+        record = self._peek(request.agent_session_id)
         if record is not None and record.answer is None:
             self._same_episode(record, request)
             if record.seeded is not None:
@@ -209,6 +207,11 @@ class AgentSessions(Generic[StateT]):
             raise ConflictError(
                 f"agent session {request.agent_session_id} belongs to another episode"
             )
+
+    def _peek(self, name: str) -> _Record[StateT] | None:
+        with self._lock:
+            self._forget_expired()
+            return self._records.get(name)
 
     @contextmanager
     def _held(self, name: str) -> Iterator[_Record[StateT]]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 
 from sandbox.agents.overlap import Folder, Mount, parse_mounts
-from sandbox.agents.ports import AgentPlace
+from sandbox.agents.ports import Place
 from sandbox.errors import CouldNotFindOut
 
 # For each path: resolved path, y or n for writable, the line of df; then the mount table.
@@ -31,7 +31,7 @@ class Look:
     mounts: tuple[Mount, ...]
 
 
-def look_at(place: AgentPlace, paths: Sequence[str]) -> Look:
+def look_at(place: Place, paths: Sequence[str]) -> Look:
     """Resolve ``paths`` in the sandbox and read its mount table, in one command.
 
     Raises:
@@ -53,5 +53,5 @@ def _folder(path: str, resolved: str, writable: str, df: str) -> Folder:
         path=path,
         resolved=PurePosixPath(resolved.removesuffix("\n.")) if resolved else None,
         writable=writable == "y",
-        free_kib=max(0, int(free[1])) if free else 0,
+        free_kib=max(0, int(free[1])) if free else None,
     )

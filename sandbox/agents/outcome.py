@@ -99,26 +99,29 @@ def outcome_of(
     log: str = "",
 ) -> Outcome:
     """Apply the table. ``exchanges`` None: nobody watched, the transcript alone tells."""
-    return _supervised(receipt, log) or _worked(native, exchanges, log) or _told(
-        receipt, native, length_stop=exchanges is not None and exchanges.length_stop
+    return (
+        _supervised(receipt, log)
+        or _worked(native, exchanges, log)
+        or _told(receipt, native, length_stop=exchanges is not None and exchanges.length_stop)
     )
 
 
 def _supervised(receipt: CleanupReceipt | None, log: str) -> Outcome | None:
+    reason = None
     if receipt is None:
-        return _infrastructure("supervision error: the supervisor left no receipt", log)
-    if receipt.error is not None:
-        return _infrastructure(f"supervision error: {receipt.error}", log)
-    if not receipt.launched:
-        return _infrastructure("stopped before the harness was launched", log)
-    if receipt.stopped:
-        return _infrastructure("stopped by request before its own deadline", log)
-    if not receipt.cleanup_confirmed:
+        reason = "supervision error: the supervisor left no receipt"
+    elif receipt.error is not None:
+        reason = f"supervision error: {receipt.error}"
+    elif not receipt.launched:
+        reason = "stopped before the harness was launched"
+    elif receipt.stopped:
+        reason = "stopped by request before its own deadline"
+    elif not receipt.cleanup_confirmed:
         left = ", ".join(f"{s.command} ({s.pid})" for s in receipt.survivors) or "unknown"
-        return _infrastructure(f"the stop could not be confirmed, left running: {left}", log)
-    if receipt.return_code is None and not receipt.timed_out:
-        return _infrastructure("the harness ended without an exit status", log)
-    return None
+        reason = f"the stop could not be confirmed, left running: {left}"
+    elif receipt.return_code is None and not receipt.timed_out:
+        reason = "the harness ended without an exit status"
+    return None if reason is None else _infrastructure(reason, log)
 
 
 def _worked(native: NativeFacts, exchanges: ExchangeFacts | None, log: str) -> Outcome | None:
@@ -136,9 +139,7 @@ def _worked(native: NativeFacts, exchanges: ExchangeFacts | None, log: str) -> O
     return None
 
 
-def _told(
-    receipt: CleanupReceipt | None, native: NativeFacts, *, length_stop: bool
-) -> Outcome:
+def _told(receipt: CleanupReceipt | None, native: NativeFacts, *, length_stop: bool) -> Outcome:
     assert receipt is not None
     if receipt.timed_out:
         return Outcome(kind=OutcomeKind.INCOMPLETE, reason="the task's own deadline expired")
@@ -162,9 +163,7 @@ def _told(
 
 
 def _infrastructure(reason: str, log: str) -> Outcome:
-    return Outcome(
-        kind=OutcomeKind.INFRASTRUCTURE_FAILURE, reason=reason, log_tail=log[-LOG_TAIL:]
-    )
+    return Outcome(kind=OutcomeKind.INFRASTRUCTURE_FAILURE, reason=reason, log_tail=log[-LOG_TAIL:])
 
 
 def native_facts(observations: Observations, *, missing_proof: Iterable[str] = ()) -> NativeFacts:
@@ -196,9 +195,7 @@ def _total(usages: list[TokenUsage | None]) -> TokenUsage | None:
     pairs = [
         (usage.input_tokens, usage.output_tokens)
         for usage in usages
-        if usage is not None
-        and usage.input_tokens is not None
-        and usage.output_tokens is not None
+        if usage is not None and usage.input_tokens is not None and usage.output_tokens is not None
     ]
     if not pairs or len(pairs) != len(usages):
         return None

@@ -29,12 +29,15 @@ class Mount:
 
 @dataclass(frozen=True, kw_only=True)
 class Folder:
-    """A folder as it was found: ``resolved`` None when it is not there or may not be entered."""
+    """A folder as it was found.
+
+    ``resolved`` None: it is not there or may not be entered; ``free_kib`` None: nobody could tell.
+    """
 
     path: str
     resolved: PurePosixPath | None
     writable: bool
-    free_kib: int
+    free_kib: int | None
 
 
 @dataclass(frozen=True)
@@ -50,7 +53,7 @@ class Spot:
 
 
 def parse_mounts(mountinfo: str) -> tuple[Mount, ...]:
-    """Read ``/proc/self/mountinfo`` (format: proc(5)); the last mount at a point is the one seen."""
+    """Read ``/proc/self/mountinfo`` (format: proc(5)); mounts hidden by later ones are left out."""
     by_point: dict[PurePosixPath, Mount] = {}
     for line in mountinfo.splitlines():
         fields = line.split(" ")
@@ -152,8 +155,9 @@ def _unfit(
     mount = mount_of(candidate.resolved, mounts)
     if mount is not None and "noexec" in mount.options:
         return "mounted noexec"
-    if need_kib and candidate.free_kib < need_kib + SPARE_KIB:
-        return f"{candidate.free_kib // 1024} MiB free, {(need_kib + SPARE_KIB) // 1024} needed"
+    free = candidate.free_kib
+    if need_kib and free is not None and free < need_kib + SPARE_KIB:
+        return f"{free // 1024} MiB free, {(need_kib + SPARE_KIB) // 1024} MiB needed"
     session = candidate.resolved / "session"
     for name, path in kept:
         if shared := overlap(session, path, mounts):

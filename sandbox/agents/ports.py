@@ -1,10 +1,17 @@
-"""What the agents room needs from a sandbox, so that tests can hand in a fake one."""
+"""What the agents room needs from others, as protocols, so that tests can hand in fakes."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
+
+from sandbox.agents.contract import SandboxAccess
+from sandbox.engine.archive import PutFile
+from sandbox.engine.cgroup import ResourceUse
+from sandbox.engine.facts import ImageFacts
+from sandbox.evidence.records import InstallReceipt
+from sandbox.runtimes.library import Bundle
 
 
 class Output(Protocol):
@@ -16,7 +23,7 @@ class Output(Protocol):
 
 
 class Finished(Protocol):
-    """A command that ended: its status, or that the engine ended it."""
+    """A command that ended, by itself or by the engine."""
 
     @property
     def exit_code(self) -> int | None:
@@ -35,25 +42,65 @@ class Finished(Protocol):
         """Whether the host's deadline ended it."""
 
 
-class SupervisedPlace(Protocol):
-    """A running sandbox, as the supervisor's host side sees it."""
+class Place(Protocol):
+    """A running sandbox (``sandbox.engine.sandbox.Sandbox``); commands run as the task's user."""
 
-    def exec(self, argv: Sequence[str], *, cwd: str, deadline_s: float) -> Finished:
-        """Run a command as the task's user."""
+    @property
+    def id(self) -> str:
+        """The engine's id of it."""
 
-    def put_bytes(self, files: Mapping[str, bytes], *, mode: int) -> None:
-        """Write files (absolute path to content), owned by the task's user."""
+    @property
+    def name(self) -> str:
+        """What messages call it."""
+
+    def exec(self, argv: Sequence[str], *, deadline_s: float, cwd: str | None = None) -> Finished:
+        """Run a command to its end; raises EngineFailure."""
+
+    def put(self, files: Sequence[PutFile] | Path, dest: str) -> None:
+        """Write files into the folder ``dest``, owned by the task's user."""
+
+    def get(self, path: str, dest: Path) -> object:
+        """Copy a file or tree to the host path ``dest``, which is new; raises NotFound."""
 
     def read(self, path: str) -> bytes:
         """Read a small file; raises NotFound."""
 
+    def facts(self) -> ImageFacts:
+        """What the image is to the task's user."""
 
-class AgentPlace(SupervisedPlace, Protocol):
-    """A running sandbox, as an agent session sees it."""
+    def resources(self) -> ResourceUse:
+        """What the sandbox has used so far."""
 
-    @property
-    def id(self) -> str:
-        """The engine's id of the sandbox."""
 
-    def get(self, path: str, dest: Path) -> None:
-        """Copy a file or tree to the host; raises NotFound."""
+class OwnedPlace(Place, Protocol):
+    """A sandbox of our own, made but not running yet."""
+
+    def start(self) -> None:
+        """Start it; what it cannot start it removes."""
+
+    def close(self) -> None:
+        """Remove it and everything in it; a second call does nothing."""
+
+
+class Places(Protocol):
+    """Where an agent finds sandboxes."""
+
+    def borrow(self, access: SandboxAccess) -> Place:
+        """Reach a running sandbox of somebody else; raises UnprocessableError."""
+
+    def own(self) -> OwnedPlace:
+        """Make one for a session of ours; raises UnprocessableError."""
+
+
+class Runtimes(Protocol):
+    """Where an agent finds its harness."""
+
+    def bundle(self, harness: str, platform: str) -> Bundle:
+        """Return the verified bundle, fetched if need be.
+
+        Raises:
+            Unsupported: there is no pin for that platform; nothing was fetched.
+        """
+
+    def install(self, place: Place, bundle: Bundle, prefix: str) -> InstallReceipt:
+        """Install it at ``prefix``, which must not exist yet; raises InstallError."""

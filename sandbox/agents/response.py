@@ -211,9 +211,7 @@ def _item(item_id: str, item: ConversationItem) -> OutputItem | None:
     if isinstance(item, ReasoningItem):
         return OutputReasoning(id=item_id, summary=(SummaryText(text=item.text),))
     if isinstance(item, ToolRequestItem):
-        return OutputCall(
-            call_id=item.tool_call_id, name=item.tool_name, arguments=item.arguments
-        )
+        return OutputCall(call_id=item.tool_call_id, name=item.tool_name, arguments=item.arguments)
     return OutputCallResult(call_id=item.tool_call_id, output=item.output)
 
 

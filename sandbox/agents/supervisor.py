@@ -19,7 +19,8 @@ from importlib.resources import files
 
 from pydantic import ValidationError
 
-from sandbox.agents.ports import Finished, SupervisedPlace
+from sandbox.agents.ports import Finished, Place
+from sandbox.engine.archive import PutFile
 from sandbox.errors import CouldNotFindOut, NotFound, SandboxError, Unsupported
 from sandbox.evidence.records import CleanupReceipt
 
@@ -78,22 +79,26 @@ class Supervisor:
         exclusive: the sandbox is this command's alone, so that every process which was not there
             before counts as its own.
         grace_s: between TERM and KILL, in seconds.
+        margin_s: how much longer than that a stop may take on a busy machine, in seconds.
+        shell: the sandbox's POSIX shell.
     """
 
     def __init__(
         self,
-        place: SupervisedPlace,
+        place: Place,
         directory: str,
         *,
         exclusive: bool = False,
         grace_s: float = 5.0,
-        kill_margin_s: float = MARGIN_S,
+        margin_s: float = MARGIN_S,
+        shell: Sequence[str] = ("sh",),
     ) -> None:
         self._place = place
         self._directory = directory
         self._exclusive = exclusive
         self._grace_s = grace_s
-        self._margin_s = KILL_WAIT_S + kill_margin_s
+        self._margin_s = KILL_WAIT_S + margin_s
+        self._script = (*shell, f"{directory}/supervisor.sh")
         self._tag = f"{TAG_NAME}={secrets.token_hex(16)}"
 
     @property
@@ -103,7 +108,8 @@ class Supervisor:
 
     def install(self) -> None:
         """Write the script into the folder."""
-        self._place.put_bytes({f"{self._directory}/supervisor.sh": SCRIPT}, mode=0o500)
+        script = PutFile(path="supervisor.sh", data=SCRIPT, mode=0o500)
+        self._place.put([script], self._directory)
 
     def run(self, command: Command, *, deadline_s: float) -> CleanupReceipt:
         """Run the command until it ends or its deadline or a stop ends it.
@@ -157,7 +163,7 @@ class Supervisor:
         receipt = self.receipt()
         if receipt is not None:
             return receipt
-        argv = ["sh", f"{self._directory}/supervisor.sh", "--recover", *self._common()]
+        argv = [*self._script, "--recover", *self._common()]
         ended = self._place.exec(argv, cwd="/", deadline_s=self.stop_wait_s)
         receipt = self.receipt()
         if receipt is None:
@@ -169,7 +175,7 @@ class Supervisor:
     def _argv(self, command: Command, deadline_s: float) -> list[str]:
         env = [f"{name}={value}" for name, value in command.env.items()]
         return [
-            *("sh", f"{self._directory}/supervisor.sh", *self._common()),
+            *(*self._script, *self._common()),
             *("--cwd", command.cwd, "--deadline", f"{deadline_s:.2f}"),
             *("--", *env, *command.argv),
         ]
@@ -185,11 +191,19 @@ class Supervisor:
             return receipt
         if ended.exit_code == 2:
             raise SupervisionError(f"the supervisor refused: {_said(ended)}", launched=False)
-        until = time.monotonic() + (0 if ended.timed_out else self._grace_s + KILL_WAIT_S)
+        until = time.monotonic()
+        if not ended.timed_out and self._began():
+            until += self._grace_s + KILL_WAIT_S
         while receipt is None and time.monotonic() < until:
             time.sleep(0.2)
             receipt = self.receipt()
         return receipt or self.settle()
+
+    def _began(self) -> bool:
+        try:
+            return bool(self._place.read(f"{self._directory}/supervisor"))
+        except NotFound:
+            return False
 
     def _was_launched(self) -> bool | None:
         try:

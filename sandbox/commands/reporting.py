@@ -1,4 +1,4 @@
-"""Judge a run folder and show it: the table on standard output, the report files beside the cells."""
+"""Judge a run folder: the table to standard output, the report files beside the cells."""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@ import argparse
 
 from sandbox.conformance.plan import Axes, CellSpec, Selection, make_plan
 from sandbox.conformance.scenarios import SCENARIOS
-from sandbox.engine.images import image_definitions
+from sandbox.engine.imagebuild.definition import image_definitions
 from sandbox.harnesses.registry import load_harnesses
 
 PROFILES = ("quick", "full")
@@ -18,7 +18,9 @@ def add_selection(parser: argparse.ArgumentParser) -> None:
         parser.add_argument(
             f"--{axis}", action="append", default=[], metavar="GLOB", help=f"only such {axis} names"
         )
-    parser.add_argument("--skip", action="append", default=[], metavar="GLOB", help="not such cells")
+    parser.add_argument(
+        "--skip", action="append", default=[], metavar="GLOB", help="not such cells"
+    )
     parser.add_argument(
         "--profile", choices=PROFILES, default="quick", help="which scenarios (default: quick)"
     )

@@ -1,8 +1,7 @@
-"""Tar streams: made from memory or a host folder as they are sent, and unpacked safely."""
+"""Tar streams made from memory or a host folder, piece by piece as they are sent."""
 
 from __future__ import annotations
 
-import io
 import os
 import stat
 import tarfile
@@ -13,7 +12,9 @@ from pathlib import Path, PurePosixPath
 from sandbox.errors import UsageError
 
 CHUNK = 1 << 20
+SMALL = 1 << 18
 FILE_MODE = 0o644
+END = bytes(2 * tarfile.BLOCKSIZE)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,20 +51,32 @@ class Owner:
     gid: int
 
 
-def stream_files(files: Sequence[PutFile], owner: Owner) -> Iterator[bytes]:
-    """Give a tar of ``files``, piece by piece, with folders for their parents."""
+def stream_folders(path: str, owner: Owner) -> Iterator[bytes]:
+    """Give the tar members of the folders on a relative path, the outermost first."""
+    pure = PurePosixPath(path)
+    for folder in (*reversed(pure.parents[:-1]), pure) if pure.parts else ():
+        yield _header(_info(str(folder), tarfile.DIRTYPE, 0o755, owner))
+
+
+def stream_files(files: Sequence[PutFile], prefix: str, owner: Owner) -> Iterator[bytes]:
+    """Give the tar members of ``files`` below ``prefix``, with folders for their parents.
+
+    Args:
+        files: what to put.
+        prefix: a relative folder path ending in a slash, or nothing.
+        owner: who they will belong to.
+    """
     folders: set[PurePosixPath] = set()
     for file in files:
         for folder in reversed(PurePosixPath(file.path).parents[:-1]):
             if folder not in folders:
                 folders.add(folder)
-                yield _header(_info(str(folder), tarfile.DIRTYPE, 0o755, owner))
-        yield from _one(file, owner)
-    yield _END
+                yield _header(_info(f"{prefix}{folder}", tarfile.DIRTYPE, 0o755, owner))
+        yield from _one(file, f"{prefix}{file.path}", owner)
 
 
-def stream_tree(source: Path, owner: Owner) -> Iterator[bytes]:
-    """Give a tar of a host folder's content, or of one host file, in order of names.
+def stream_tree(source: Path, prefix: str, owner: Owner) -> Iterator[bytes]:
+    """Give the tar members of a host folder's content, or of one host file, in order of names.
 
     Modes, modification times and symbolic links are kept; hard links become files.
 
@@ -74,10 +87,23 @@ def stream_tree(source: Path, owner: Owner) -> Iterator[bytes]:
     if not os.path.lexists(source):
         raise UsageError(f"there is nothing at {source}")
     if not source.is_dir() or source.is_symlink():
-        yield from _host_entry(source, source.name, owner)
+        yield from _host_entry(source, f"{prefix}{source.name}", owner)
     else:
-        yield from _walk(source, "", owner)
-    yield _END
+        yield from _walk(source, prefix, owner)
+
+
+def coalesce(chunks: Iterable[bytes]) -> Iterator[bytes]:
+    """Join small chunks, since each costs a round of system calls on its way; end the tar."""
+    pending = bytearray()
+    for chunk in chunks:
+        if len(chunk) >= SMALL and not pending:
+            yield chunk
+            continue
+        pending += chunk
+        if len(pending) >= SMALL:
+            yield bytes(pending)
+            pending.clear()
+    yield bytes(pending) + END
 
 
 def _walk(folder: Path, prefix: str, owner: Owner) -> Iterator[bytes]:
@@ -88,14 +114,14 @@ def _walk(folder: Path, prefix: str, owner: Owner) -> Iterator[bytes]:
             yield from _walk(entry, f"{name}/", owner)
 
 
-def _one(file: PutFile, owner: Owner) -> Iterator[bytes]:
+def _one(file: PutFile, name: str, owner: Owner) -> Iterator[bytes]:
     if file.source is not None:
         if not file.source.is_file():
             raise UsageError(f"there is no file at {file.source}")
-        yield from _host_file(file.source, file.path, owner, file.source.stat(), mode=file.mode)
+        yield from _host_file(file.source, name, owner, file.source.stat(), mode=file.mode)
         return
     kind = tarfile.REGTYPE if file.link_to is None else tarfile.SYMTYPE
-    info = _info(file.path, kind, FILE_MODE if file.mode is None else file.mode, owner)
+    info = _info(name, kind, FILE_MODE if file.mode is None else file.mode, owner)
     if file.link_to is not None:
         info.linkname = file.link_to
         yield _header(info)
@@ -127,21 +153,28 @@ def _host_file(
 ) -> Iterator[bytes]:
     bits = stat.S_IMODE(status.st_mode) if mode is None else mode
     info = _info(name, tarfile.REGTYPE, bits, owner, status.st_mtime)
-    info.size = left = status.st_size
+    info.size = status.st_size
     yield _header(info)
-    with path.open("rb") as file:
-        while left:
-            data = file.read(min(CHUNK, left))
-            if not data:
-                raise UsageError(f"{path} became shorter while it was read")
-            left -= len(data)
-            yield data
+    yield from _content(path, info.size)
     yield _padding(info.size)
 
 
-def _info(
-    name: str, kind: bytes, mode: int, owner: Owner, mtime: float = 0.0
-) -> tarfile.TarInfo:
+def _content(path: Path, size: int) -> Iterator[bytes]:
+    """Give exactly ``size`` bytes of a file; an OSError here would pass for the engine's."""
+    left = size
+    try:
+        with path.open("rb") as file:
+            while left:
+                data = file.read(min(CHUNK, left))
+                if not data:
+                    raise UsageError(f"{path} became shorter while it was read")
+                left -= len(data)
+                yield data
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read: {error}") from error
+
+
+def _info(name: str, kind: bytes, mode: int, owner: Owner, mtime: float = 0.0) -> tarfile.TarInfo:
     info = tarfile.TarInfo(name)
     info.type = kind
     info.mode = mode
@@ -156,49 +189,3 @@ def _header(info: tarfile.TarInfo) -> bytes:
 
 def _padding(size: int) -> bytes:
     return bytes(-size % tarfile.BLOCKSIZE)
-
-
-_END = bytes(2 * tarfile.BLOCKSIZE)
-
-
-class IterReader(io.RawIOBase):
-    """Reads the chunks of an iterator as a file."""
-
-    def __init__(self, chunks: Iterable[bytes]) -> None:
-        super().__init__()
-        self._chunks = iter(chunks)
-        self._rest = memoryview(b"")
-
-    def readable(self) -> bool:
-        """Say yes."""
-        return True
-
-    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
-        """Fill ``buffer`` from the next chunk; 0 at the end."""
-        while not len(self._rest):
-            chunk = next(self._chunks, None)
-            if chunk is None:
-                return 0
-            self._rest = memoryview(chunk)
-        size = min(len(buffer), len(self._rest))
-        buffer[:size] = self._rest[:size]
-        self._rest = self._rest[size:]
-        return size
-
-
-def unpack(tar: io.RawIOBase | io.BufferedIOBase, into: Path) -> tuple[str, ...]:
-    """Unpack a tar stream below ``into``; names the members that were left out.
-
-    Left out is what Python's "data" filter refuses: links out of the tree, absolute links,
-    devices and pipes. Set-id and group and other write bits are dropped, owners are not kept.
-    """
-    left_out = []
-    with tarfile.open(fileobj=tar, mode="r|", bufsize=CHUNK) as archive:
-        for member in archive:
-            try:
-                archive.extract(member, into, filter="data")
-            except tarfile.FilterError:
-                left_out.append(member.name)
-            except KeyError:  # a hard link to a member that was left out
-                left_out.append(member.name)
-    return tuple(left_out)

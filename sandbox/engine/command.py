@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 
-from sandbox.engine.output import Stream
+from sandbox.engine.output import EMPTY, Stream
 from sandbox.errors import UsageError
 
 MAX_WORD_BYTES = 128 * 1024 - 1  # Linux MAX_ARG_STRLEN with its terminating zero byte
@@ -67,8 +67,8 @@ class ExecResult:
     """How a command ended; a command that failed is a value like any other.
 
     Attributes:
-        exit_code: what the command ended with, 128 + n for signal n; 126 for a file that the
-            kernel refuses to run. None when it was killed for its deadline or on cancellation.
+        exit_code: what the command ended with, 128 + n for signal n. The runtime's code (126, or
+            1) with its words as output for a file that is there but cannot be run. None when it was killed for its deadline or on cancellation.
         stdout: its standard output, bounded.
         stderr: its standard error, bounded.
         timed_out: the deadline passed; its whole process tree is gone.
@@ -80,8 +80,8 @@ class ExecResult:
     """
 
     exit_code: int | None
-    stdout: Stream = Stream()
-    stderr: Stream = Stream()
+    stdout: Stream = EMPTY
+    stderr: Stream = EMPTY
     timed_out: bool = False
     cancelled: bool = False
     oom_killed: bool = False

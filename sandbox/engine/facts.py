@@ -152,8 +152,7 @@ def _places(writable: list[str], mounts: list[str]) -> tuple[Place, ...]:
         mount.partition(" ")[2]: "noexec" in mount.partition(" ")[0].split(",") for mount in mounts
     }
     return tuple(
-        Place(path=place, executable=not _under(place, noexec))
-        for place in dict.fromkeys(writable)
+        Place(path=place, executable=not _under(place, noexec)) for place in dict.fromkeys(writable)
     )
 
 

@@ -7,7 +7,7 @@ asked; never from words in a command's output. A command that fails is no error 
 from __future__ import annotations
 
 import http.client
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 import docker.errors
@@ -24,7 +24,8 @@ TRANSPORT = (
     requests.exceptions.ChunkedEncodingError,
     urllib3.exceptions.HTTPError,
     http.client.HTTPException,
-    OSError,
+    ConnectionError,
+    TimeoutError,
 )
 FOREIGN = (
     docker.errors.DockerException,
@@ -75,6 +76,12 @@ def _from_status(
     if error.status_code == 501:
         return Unsupported(said)
     return EngineFailure(said)
+
+
+def each(chunks: Iterable[bytes], doing: str) -> Iterator[bytes]:
+    """Give the chunks of an engine's answer, with its errors translated; see ``translate``."""
+    with engine_errors(doing):
+        yield from chunks
 
 
 @contextmanager

@@ -25,8 +25,9 @@ INSTALL_CURE = (
 )
 GROUP_CURE = "sudo usermod -aG docker $USER and log in again, or run as root"
 READY_DEADLINE_S = 60.0
-_EARLY_END_S = 5.0
+_EARLY_END_S = 3.0
 _PAUSE_S = 0.1
+_CONTAINERD_DEADLINE_S = 5.0
 _SERVICE_DEADLINE_S = 120.0
 _LOG_LIMIT = 8 << 20
 _TAIL_LINES = 20
@@ -41,6 +42,7 @@ class Daemon:
         argv: the command; it stays in the foreground.
         host: where it will answer, as in DOCKER_HOST; None: wherever ``Engine.connect`` looks.
         pidfile: where it writes its pid; it refuses to start when a process has that pid.
+        containerd_pidfile: the same for its containerd; it waits in vain when a process has it.
         service: the systemd unit that is started in its place where systemd runs the host.
         state: folder of its log, and of the lock that keeps two runs from starting two.
     """
@@ -48,6 +50,7 @@ class Daemon:
     argv: tuple[str, ...] = ("dockerd",)
     host: str | None = None
     pidfile: Path = Path("/var/run/docker.pid")
+    containerd_pidfile: Path = Path("/var/run/docker/containerd/containerd.pid")
     service: str | None = "docker"
     state: Path = field(default_factory=lambda: cache_root() / "engine")
 
@@ -97,9 +100,10 @@ def ensure_engine(
         return found
     chosen = None if daemon.host else chosen_engine(os.environ if environ is None else environ)
     if chosen is not None:
+        way, undo = chosen
         raise PrerequisiteMissing(
-            f"{found.message} (chosen by {chosen}, so no other engine is started)",
-            cure=f"start that engine, or choose the local one by unsetting {chosen}",
+            f"{found.message} (chosen by {way}, so no other engine is started)",
+            cure=f"start that engine, or go back to the local one: {undo}",
         ) from found
     apt = apt or Apt(start.commands)
     start.refuse_or_not(found, apt)
@@ -108,13 +112,17 @@ def ensure_engine(
         return found if isinstance(found, Engine) else start.run(apt)
 
 
-def chosen_engine(environ: Mapping[str, str]) -> str | None:
-    """Name what points at an engine that the user chose; None when nothing does."""
+def chosen_engine(
+    environ: Mapping[str, str], *, context: Callable[[], str] = get_current_context_name
+) -> tuple[str, str] | None:
+    """Name what points at an engine that the user chose, and how to undo that; None: nothing."""
     for variable in ("DOCKER_HOST", "DOCKER_CONTEXT"):
         if environ.get(variable):
-            return variable
-    context = get_current_context_name()
-    return None if context == "default" else f"the docker context {context}"
+            return variable, f"unset {variable}"
+    name = context()
+    return (
+        None if name == "default" else (f"the docker context {name}", "docker context use default")
+    )
 
 
 def _look(
@@ -173,9 +181,10 @@ class _Start:
             self._start_service(service)
             return f"as the service {service}", self._await(None, 0)
         offset = _log_size(self.daemon.log)
-        pid = running_daemon(self.daemon.pidfile)
+        pid = running(self.daemon.pidfile, "dockerd")
         if pid is not None:  # somebody else's, which has not got so far yet
             return f"by somebody else as process {pid}", self._await(None, offset)
+        self._await_end_of_killed_one()
         pid = self.commands.spawn(self.daemon.argv, log=self.daemon.log)
         engine = self._await(pid, offset)
         return f"as process {pid}, log {self.daemon.log}; it stays when this command ends", engine
@@ -188,6 +197,18 @@ class _Start:
                 f"the service {service} does not start: {done.output.strip()}",
                 cure=f"look at: journalctl -u {service}",
             )
+
+    def _await_end_of_killed_one(self) -> None:
+        """Let the containerd of a killed engine go: the kernel kills it too, a little later.
+
+        An engine that is started meanwhile relies on it and fails half a minute later. One that
+        stays is taken over by the new engine.
+        """
+        ends = time.monotonic() + _CONTAINERD_DEADLINE_S
+        while running(self.daemon.containerd_pidfile, "containerd") is not None:
+            if time.monotonic() >= ends:
+                return
+            time.sleep(_PAUSE_S)
 
     def _await(self, pid: int | None, offset: int) -> Engine:
         """Wait until the engine answers; ``pid`` is the process we started, if we did."""
@@ -215,18 +236,18 @@ class _Start:
         ) from found
 
 
-def running_daemon(pidfile: Path) -> int | None:
-    """Return the pid of the engine that ``pidfile`` names; None, and no file, when it is stale.
+def running(pidfile: Path, name: str) -> int | None:
+    """Return the pid in ``pidfile`` if program ``name`` has it; else None, and the file goes.
 
-    An engine refuses to start when any process has the pid in that file, and after a kill or a
-    restored disk the number may belong to another program.
+    The engine takes any process with that pid for its predecessor. After a kill or a restored
+    disk the number may belong to another program, or to a zombie that nobody buries.
     """
     try:
         pid = int(pidfile.read_text())
-        name = Path(f"/proc/{pid}/comm").read_text().strip()
+        found = Path(f"/proc/{pid}/comm").read_text().strip()
     except (OSError, ValueError):
-        pid, name = 0, ""
-    if name == "dockerd" and start_ticks(pid) is not None:
+        pid, found = 0, ""
+    if found == name and start_ticks(pid) is not None:
         return pid
     pidfile.unlink(missing_ok=True)
     return None

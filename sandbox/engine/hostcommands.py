@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -103,6 +104,7 @@ class LocalCommands:
                 (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
                 (os.POSIX_SPAWN_OPEN, 1, str(log), flags, 0o644),
                 (os.POSIX_SPAWN_DUP2, 1, 2),
+                *((os.POSIX_SPAWN_CLOSE, number) for number in _inherited_files()),
             ],
             setsid=True,
         )
@@ -121,6 +123,19 @@ def _stop(process: subprocess.Popen[str]) -> None:
         process.wait(_GRACE_S)
     except subprocess.TimeoutExpired:
         process.kill()
+
+
+def _inherited_files() -> list[int]:
+    """Return files beyond the streams that a child would get, such as the pipes of a make.
+
+    Whoever waits for the end of such a pipe would wait for the end of the started program.
+    """
+    found = []
+    for entry in Path("/proc/self/fd").iterdir():
+        with suppress(OSError):  # the folder's own file is closed by now
+            if int(entry.name) > 2 and os.get_inheritable(int(entry.name)):
+                found.append(int(entry.name))
+    return found
 
 
 def _search_path() -> str:

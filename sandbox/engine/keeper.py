@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -21,10 +22,16 @@ from testcontainers.core.docker_client import DockerClient
 from testcontainers.core.labels import create_labels
 
 from sandbox.engine.client import Engine
+from sandbox.engine.failure import engine_errors
 from sandbox.engine.limits import Limits, ReadOnlyMount
+from sandbox.errors import EngineFailure, Unsupported
 
-KEEP = ("/bin/sh", "-c", "PATH=/bin:/usr/bin:$PATH; exec sleep 2147483647")
-KEEPER_USER = "0:0"  # a plain user's task can then not end it by "kill -9 -1"
+KEEP = """\
+PATH=/bin:/usr/bin:$PATH
+command -v sleep >/dev/null && exec sleep 2147483647
+while :; do kill -STOP $$; done
+"""
+KEEPER_USER = "0"  # a plain user's task can then not end it by "kill -9 -1"
 TASK_CAPABILITIES = (  # what apt, dpkg, chown, su and a task's own services use; nothing else
     "CHOWN",
     "DAC_OVERRIDE",
@@ -38,6 +45,8 @@ TASK_CAPABILITIES = (  # what apt, dpkg, chown, su and a task's own services use
 OF_THE_CONTAINER = frozenset(
     {"user", "entrypoint", "working_dir", "healthcheck", "hostname", "domainname", "mac_address"}
 )
+SETTLE_S = 2.0
+REMOVAL_S = 30.0
 _environ_lock = threading.Lock()
 
 
@@ -64,7 +73,7 @@ class KeeperSpec:
         """
         memory = f"{self.limits.memory_mib}m"
         return {
-            "entrypoint": list(KEEP),
+            "entrypoint": ["/bin/sh", "-c", KEEP],
             "user": KEEPER_USER,
             "working_dir": self.workdir,
             "healthcheck": {"test": ["NONE"]},
@@ -80,21 +89,20 @@ class KeeperSpec:
         }
 
 
-class _SharedClient(DockerClient):
+class _SharedClient(DockerClient):  # type: ignore[misc]  # follow_imports is skip
     """Testcontainers' client over a connection that is already there."""
 
-    def __init__(self, sdk: Any) -> None:  # noqa: PLW0231 - the base would connect anew
+    def __init__(self, sdk: Any) -> None:  # the base's would connect anew
         self.client = sdk
 
-    def create(  # type: ignore[override]
+    def create(
         self,
         image: str,
-        command: Any = None,
-        environment: Mapping[str, str] | None = None,
-        ports: Any = None,  # noqa: ARG002 - a sandbox publishes none
-        labels: dict[str, str] | None = None,
-        detach: bool = False,  # noqa: ARG002, FBT001, FBT002 - the base's signature
         *,
+        command: Any,
+        environment: Mapping[str, str],
+        ports: Any,  # noqa: ARG002 - a sandbox publishes none
+        labels: dict[str, str],
         name: str,
         volumes: Mapping[str, Mapping[str, str]],
         tmpfs: Mapping[str, str],
@@ -110,15 +118,16 @@ class _SharedClient(DockerClient):
             image,
             command=command,
             name=name,
-            environment=dict(environment or {}),
+            environment=dict(environment),
             labels=create_labels(image, labels),
             host_config=api.create_host_config(binds=dict(volumes), tmpfs=dict(tmpfs), **host),
             **own,
         )
-        return self.client.containers.prepare_model({"Id": created["Id"]})
+        made: Container = self.client.containers.prepare_model({"Id": created["Id"]})
+        return made
 
 
-class Keeper(DockerContainer):
+class Keeper(DockerContainer):  # type: ignore[misc]  # follow_imports is skip
     """The container of one sandbox."""
 
     def __init__(self, engine: Engine, spec: KeeperSpec) -> None:
@@ -137,8 +146,9 @@ class Keeper(DockerContainer):
             )
             if before is None:  # Testcontainers leaves the CLI's context there
                 os.environ.pop("DOCKER_HOST", None)
-        self._docker.client.close()
+        self.get_docker_client().client.close()
         self._docker = _SharedClient(engine.sdk)
+        self._unanswered = False
         self.image = spec.image  # without a prefix for public registries
         for mount in spec.mounts:
             self.with_volume_mapping(str(mount.source), mount.target, "ro")
@@ -148,6 +158,74 @@ class Keeper(DockerContainer):
     def container_id(self) -> str:
         """Give the id; empty before the engine made the container."""
         return "" if self._container is None else str(self._container.id)
+
+    def launch(self) -> None:
+        """Create and start the container.
+
+        Raises:
+            NotFound: the engine has no such image.
+            Unsupported: the image has no /bin/sh.
+            EngineFailure: the engine refused or failed.
+        """
+        with engine_errors(f"start {self._name} from {self.image}"):
+            self._unanswered = True
+            try:
+                self.start()
+                self._unanswered = False
+            except docker.errors.APIError as error:
+                self._unanswered = False
+                if self._container is not None and self._lacks("/bin/sh"):
+                    raise Unsupported(
+                        f"image {self.image} has no /bin/sh, which keeps a sandbox running",
+                        cure="use an image with a POSIX sh",
+                    ) from error
+                raise
+
+    def discard(self) -> None:
+        """Kill and remove the container with its volumes; fine when it is gone.
+
+        When a request to make it was interrupted before the engine answered, it may appear
+        yet, and is looked for during ``SETTLE_S``.
+        """
+        until = time.monotonic() + (SETTLE_S if self._unanswered else 0.0)
+        with engine_errors(f"remove {self._name}"):
+            while not self._removed() and time.monotonic() < until:
+                time.sleep(0.1)
+
+    def _removed(self) -> bool:
+        """Remove it; False when it is not there."""
+        api = self._docker.client.api
+        try:
+            api.remove_container(self.container_id or self._name, force=True, v=True)
+        except docker.errors.NotFound:
+            return False
+        except docker.errors.APIError as error:
+            if error.status_code != 409:  # 409: somebody else is removing it
+                raise
+            self._await_removal()
+        return True
+
+    def _await_removal(self) -> None:
+        until = time.monotonic() + REMOVAL_S
+        while time.monotonic() < until:
+            try:
+                self._docker.client.api.inspect_container(self.container_id or self._name)
+            except docker.errors.NotFound:
+                return
+            time.sleep(0.05)
+        raise EngineFailure(
+            f"{self._name} is being removed by somebody for {REMOVAL_S} s and is still there",
+            cure=f"docker rm --force {self._name}",
+        )
+
+    def _lacks(self, path: str) -> bool:
+        try:
+            chunks, _ = self._docker.client.api.get_archive(self.container_id, path)
+        except docker.errors.NotFound:
+            return True
+        for _ in chunks:
+            pass
+        return False
 
 
 def switch_reaper_off_unless_local(engine: Engine) -> None:

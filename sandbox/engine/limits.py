@@ -26,6 +26,9 @@ class Limits:
             )
 
 
+DEFAULT_LIMITS = Limits()
+
+
 @dataclass(frozen=True, kw_only=True)
 class ReadOnlyMount:
     """A host file or folder shown read-only at ``target`` in the sandbox.

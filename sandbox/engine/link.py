@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any, Literal, Protocol
 
-from sandbox.engine.bridge import NOTICE, BridgeLink
+from sandbox.engine.bridge import NOTICE, Attachable, BridgeLink
 from sandbox.engine.client import Engine
 from sandbox.engine.dns import DnsResponder, EgressLog
 from sandbox.engine.failure import engine_errors
@@ -28,14 +28,6 @@ Isolation = Literal["namespace", "bridge"]
 
 _LOOPBACK = "127.0.0.1"
 _DNS = (_LOOPBACK, 53)
-
-
-class Attachable(Protocol):
-    """A started container."""
-
-    @property
-    def id(self) -> str:
-        """The container's full id."""
 
 
 class ModelLink(Protocol):

@@ -18,7 +18,7 @@ STDERR = 2
 ENGINE_ERROR = 3
 HEADER = 8
 
-Sink = Callable[[memoryview], None]
+Sink = Callable[[memoryview], object]
 
 
 @dataclass(frozen=True)
@@ -59,6 +59,9 @@ class Stream:
                 tail = tail[1:]
         gone = self.total - len(self.head) - len(self.tail)
         return f"{head}\n[... {gone} bytes left out ...]\n{tail.decode(errors='replace')}"
+
+
+EMPTY = Stream()
 
 
 class BoundedOutput:

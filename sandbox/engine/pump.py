@@ -13,6 +13,7 @@ from sandbox.engine.stream import Connection
 
 BUFFER_BYTES = 256 * 1024
 CANCEL_POLL_S = 0.05
+FIRST_IDLE_S = 0.1
 IDLE_S = 1.0
 
 
@@ -22,6 +23,36 @@ class Ending(Enum):
     FINISHED = "finished"
     TIMED_OUT = "timed out"
     CANCELLED = "cancelled"
+
+
+class _Silence:
+    """Judges by silence when a command's output is complete although something holds it open.
+
+    That is when the command has ended, and then nothing came for another while.
+    """
+
+    def __init__(self, ended: Callable[[], bool]) -> None:
+        self._ended = ended
+        self._since = time.monotonic()
+        self._saw_end = False
+        self.patience = FIRST_IDLE_S
+
+    def broken(self, now: float) -> None:
+        """Note that something came."""
+        self._since, self._saw_end = now, False
+
+    def means_end(self, now: float) -> bool:
+        """Tell whether the output counts as complete; asks ``ended`` now and then."""
+        if now - self._since < self.patience:
+            return False
+        self._since = now
+        if not self._ended():
+            self.patience = min(2 * self.patience, IDLE_S)
+            return False
+        if self._saw_end:
+            return True
+        self._saw_end, self.patience = True, FIRST_IDLE_S
+        return False
 
 
 class Pump:
@@ -53,10 +84,11 @@ class Pump:
         Args:
             until: when to give up.
             cancel: give up as soon as this is set (within 50 ms).
-            ended: asked once a second while nothing comes: whether the command has ended, since
-                a child of it may hold the output open for ever.
+            ended: asked while nothing comes, first after 0.1 s, later each second: whether the
+                command has ended, since a child of it may hold the output open for ever. The
+                output counts as complete when nothing comes between two such answers.
         """
-        last_heard = time.monotonic()
+        silence = _Silence(ended)
         if not self._read():  # bytes that came with the answer's header wake no selector
             return Ending.FINISHED
         with selectors.DefaultSelector() as selector:
@@ -67,18 +99,16 @@ class Pump:
                     return Ending.CANCELLED
                 if now >= until:
                     return Ending.TIMED_OUT
-                if now - last_heard >= IDLE_S:
-                    if ended():
-                        return Ending.FINISHED
-                    last_heard = now
-                tick = IDLE_S if cancel is None else CANCEL_POLL_S
+                if silence.means_end(now):
+                    return Ending.FINISHED
+                tick = silence.patience if cancel is None else CANCEL_POLL_S
                 for _, events in selector.select(min(tick, until - now)):
                     if events & selectors.EVENT_READ and not self._read():
                         return Ending.FINISHED
                     if events & selectors.EVENT_WRITE:
                         self._write()
                         selector.modify(self._connection, self._events())
-                    last_heard = now
+                    silence.broken(now)
 
     def drain(self, timeout_s: float) -> None:
         """Take what output is still on its way from a command that was ended."""

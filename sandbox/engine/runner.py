@@ -12,10 +12,11 @@ from sandbox.engine.output import Demultiplexer, Sink
 from sandbox.engine.pump import Ending, Pump
 from sandbox.engine.stream import HijackedConnection
 from sandbox.engine.tracker import ExecState, Track, Tracker
-from sandbox.errors import ContainerGone
+from sandbox.errors import ContainerGone, EngineFailure
 
 DRAIN_S = 3.0
 KILLED = 137
+SECOND_LOOKS_S = (0.0, 0.05, 0.1)
 START_REFUSED = (126, 127)
 
 
@@ -38,26 +39,30 @@ class Runner:
         self._container = container
         self._user = user
 
-    def run(self, command: Command, tracker: Tracker, *, stdout: Sink, stderr: Sink) -> Outcome:
-        """Run ``command`` and hand its output to the sinks as it comes.
+    def run(
+        self, command: Command, tracker: Tracker, *, until: float, stdout: Sink, stderr: Sink
+    ) -> Outcome:
+        """Run ``command`` until monotonic time ``until``; its output goes to the sinks.
 
         Raises:
             ContainerGone: the container is not running, or ended while the command ran.
             EngineFailure: the engine failed or went away; what runs is ended if it can be.
         """
-        until = time.monotonic() + command.deadline_s
         track = tracker.track(command.user)
         try:
             if not track.prepare(until):
                 return Outcome(exit_code=None, started=False, timed_out=True)
             with engine_errors(f"run {command}", missing=ContainerGone):
                 return self._run(command, track, until, Demultiplexer(stdout=stdout, stderr=stderr))
+        except ContainerGone:
+            raise
+        except EngineFailure:
+            self.expect_container()  # the engine has many words for a container that is gone
+            raise
         finally:
             track.release()
 
-    def _run(
-        self, command: Command, track: Track, until: float, output: Demultiplexer
-    ) -> Outcome:
+    def _run(self, command: Command, track: Track, until: float, output: Demultiplexer) -> Outcome:
         exec_id = self._create(command, track)
         connection = HijackedConnection.start(self._api, exec_id)
         pump = Pump(connection, output, command.stdin)
@@ -117,7 +122,7 @@ class Runner:
 
     def _finished(self, state: ExecState) -> Outcome:
         if state.exit_code == KILLED:
-            self.expect_container()
+            self.expect_container_stays()
         refused = state.pid == 0 and state.exit_code in START_REFUSED
         return Outcome(exit_code=state.exit_code, started=not refused)
 
@@ -133,6 +138,15 @@ class Runner:
             cancelled=ending is Ending.CANCELLED,
             sandbox_killed=not tree_is_gone,
         )
+
+    def expect_container_stays(self) -> None:
+        """Raise ContainerGone unless the container is running, and not about to end.
+
+        For when something was killed or refused: that can be told before the container's end.
+        """
+        for pause in SECOND_LOOKS_S:
+            time.sleep(pause)
+            self.expect_container()
 
     def expect_container(self) -> None:
         """Raise ContainerGone unless the container is running."""

@@ -46,7 +46,7 @@ class HijackedConnection:
         raw = api.exec_start(exec_id, socket=True)
         sock = getattr(raw, "_sock", raw)
         response = getattr(raw, "_response", None)
-        sock.setblocking(False)
+        sock.settimeout(0.0)
         early = b""
         if response is not None:
             with contextlib.suppress(AttributeError, BlockingIOError, ssl.SSLWantReadError):

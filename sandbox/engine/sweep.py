@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -146,7 +146,7 @@ def _why_it_stays(
 
 def _remove(engine: Engine, item: Leftover) -> Kept | None:
     """Remove ``item``; gone already, or being removed by somebody else, is as good."""
-    removers = {
+    removers: dict[str, Callable[[Engine, str], None]] = {
         "container": _remove_container,
         "network": remove_network,
         "volume": _remove_volume,

@@ -94,12 +94,21 @@ class CgroupTracker:
         self._root = root
         self._launching = threading.Lock()
         self._numbers = itertools.count(1)
-        self._left_behind: list[Path] = []
+        self._used: list[Path] = []
+        self._used_lock = threading.Lock()
 
     def track(self, user: str | None = None) -> CgroupTrack:  # noqa: ARG002 - same for all users
         """Give a track for the next command."""
         place = self._root / f"exec-{next(self._numbers)}"
-        return CgroupTrack(self._hierarchy, self._root, place, self._launching, self._left_behind)
+        return CgroupTrack(self._hierarchy, self._root, place, self._launching, self._retire)
+
+    def _retire(self, place: Path) -> None:
+        """Remove an ended command's group, and those whose last processes have gone since.
+
+        A group with processes stays, so that no later command claims them.
+        """
+        with self._used_lock:
+            self._used = [old for old in [*self._used, place] if not cgroup.remove_group(old)]
 
 
 class CgroupTrack:
@@ -113,14 +122,14 @@ class CgroupTrack:
         root: Path,
         place: Path,
         launching: threading.Lock,
-        left_behind: list[Path],
+        retire: Callable[[Path], None],
     ) -> None:
         self._hierarchy = hierarchy
         self._root = root
         self._place = place
         self._launching = launching
         self._holds = False
-        self._left_behind = left_behind
+        self._retire = retire
         self._seen: set[tuple[int, int | None]] = set()
 
     def prepare(self, until: float) -> bool:
@@ -149,14 +158,9 @@ class CgroupTrack:
         return cgroup.kill_group(self._hierarchy, self._place)
 
     def release(self) -> None:
-        """Remove the group if it is empty; else it stays, so that nobody else claims them."""
+        """Give the group up."""
         self._let_launch()
-        for place in [self._place, *self._left_behind]:
-            gone = cgroup.remove_group(place)
-            if gone and place in self._left_behind:
-                self._left_behind.remove(place)
-            elif not gone and place not in self._left_behind:
-                self._left_behind.append(place)
+        self._retire(self._place)
 
     def _loose(self) -> set[tuple[int, int | None]]:
         return {(pid, start_ticks(pid)) for pid in cgroup.pids_in(self._root)}

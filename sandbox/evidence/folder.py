@@ -13,6 +13,7 @@ it cannot parse as a problem, so that a check can fail on it instead of the judg
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import uuid
@@ -33,6 +34,7 @@ from sandbox.evidence.records import (
     InstallReceipt,
 )
 from sandbox.evidence.rows import FailureRow, Row, SuccessRow
+from sandbox.evidence.unicode import storable_value
 
 _Model = TypeVar("_Model", bound=BaseModel)
 _Footprint = TypeAdapter(tuple[FileChange, ...])
@@ -185,12 +187,16 @@ def row_file(row: Row) -> str:
     return "rollouts.jsonl" if isinstance(row, SuccessRow) else "failures.jsonl"
 
 
-def _json(model: BaseModel) -> str:
-    return model.model_dump_json(indent=2, by_alias=True) + "\n"
+def _json(model: BaseModel, indent: int | None = 2) -> str:
+    try:
+        return model.model_dump_json(indent=indent, by_alias=True) + "\n"
+    except ValueError:  # a lone surrogate somewhere: rare, and no reason to lose a cell
+        value = storable_value(model.model_dump(by_alias=True))
+        return json.dumps(value, indent=indent, ensure_ascii=False) + "\n"
 
 
 def _json_lines(models: Iterable[BaseModel]) -> str:
-    return "".join(model.model_dump_json(by_alias=True) + "\n" for model in models)
+    return "".join(_json(model, indent=None) for model in models)
 
 
 def _read(folder: Path, name: str, problems: dict[str, str]) -> bytes | None:

@@ -8,11 +8,12 @@ import json
 from pydantic import JsonValue
 
 from sandbox.evidence.records import Exchange
+from sandbox.evidence.unicode import storable
 
 
 def canonical(value: JsonValue) -> str:
-    """Write a JSON value in the one form that equal values share."""
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+    """Write a JSON value in the one form that equal values share, as it is stored."""
+    return storable(json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False))
 
 
 def digest(*, method: str, path: str, request: JsonValue, status_code: int) -> str:

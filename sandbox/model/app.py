@@ -73,7 +73,7 @@ class ModelApp:
                 disconnected=wire.client_left,
                 completed_at=self._clock(),
             )
-            self._capture.add(exchange, draft.tools_asked if wire.complete else {})
+            self._capture.add(exchange, draft.tools_asked)
 
     def _open(self, scope: Scope) -> Draft:
         headers = saved_headers(Headers(scope=scope).items())
@@ -103,16 +103,17 @@ class ModelApp:
             await answer(draft, wire, 404, openai_error(404, f"no route {draft.path}"))
         elif tail in DIALECTS:
             draft.dialect = DIALECTS[tail].name
-            await self._conversation.hold(draft, wire, DIALECTS[tail], size=len(raw))
+            await self._conversation.serve(draft, wire, DIALECTS[tail], size=len(raw))
         else:
             await answer(draft, wire, *self._plain(draft.method, tail))
 
     def _plain(self, method: str, tail: str) -> tuple[int, JsonObject]:
         """Status and body for what clients ask beside model calls."""
         models = {model: _model(model) for model in self._models}
+        listed: JsonObject = {"object": "list", "data": list(models.values())}
         bodies: dict[str, JsonObject] = {
-            "": {"object": "api", "models": list(self._models)},
-            "/models": {"object": "list", "data": list(models.values())},
+            "": listed,
+            "/models": listed,
             **{f"/models/{name}": model for name, model in models.items()},
         }
         if tail.rstrip("/") not in bodies:

@@ -30,7 +30,7 @@ class Conversation:
         self._script = script
         self._director = director
 
-    async def hold(self, draft: Draft, wire: Wire, dialect: Dialect, *, size: int) -> None:
+    async def serve(self, draft: Draft, wire: Wire, dialect: Dialect, *, size: int) -> None:
         """Serve one request of ``size`` bytes whose JSON is in the draft."""
         if draft.method != "POST":
             message = f"{draft.method} is not allowed here, only POST"

@@ -1,18 +1,20 @@
 """Calls that yielded early: harnesses that answer "still running" and are to be asked again.
 
 Codex ends a call of ``exec_command`` after ``yield_time_ms`` with a session number and offers
-``write_stdin`` to wait on; OpenClaw does the same with ``exec`` and ``process``. A step whose
-command ends by itself is polled until its result is final. The polls have ids of their own, made
-from the step's call id, so they too follow from the history alone.
+``write_stdin`` to wait on (its ``unified_exec`` result header). A step whose command ends by
+itself is polled until its result is final. The polls have ids of their own, made from the step's
+call id, so they too follow from the history alone. A further harness is one more row.
 """
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+
+from pydantic import JsonValue
 
 from sandbox.model.dialect import Call, Tool
 
@@ -23,25 +25,17 @@ class _Yield:
 
     pattern: re.Pattern[str]
     tool: str
-    arguments: Mapping[str, Any]
     session_key: str
-    session_type: type[int | str]
+    arguments: Mapping[str, JsonValue]
 
 
 _YIELDS = (
     _Yield(
-        pattern=re.compile(r"^Process running with session ID (\d+)", re.MULTILINE),
+        # in the header only: what follows "Output:" is the command's own
+        pattern=re.compile(r"\A(?:(?!Output:\n).*\n){0,5}?Process running with session ID (\d+)\n"),
         tool="write_stdin",
-        arguments={"chars": "", "yield_time_ms": 30_000},
         session_key="session_id",
-        session_type=int,
-    ),
-    _Yield(
-        pattern=re.compile(r"Command still running \(session ([\w-]+)"),
-        tool="process",
-        arguments={"action": "poll", "timeout": 30_000},
-        session_key="sessionId",
-        session_type=str,
+        arguments={"chars": "", "yield_time_ms": 30_000},
     ),
 )
 
@@ -54,26 +48,32 @@ def pending_poll(call_id: str, results: Mapping[str, str], tools: Sequence[Tool]
         results: tool call ids to result texts, from the request.
         tools: the advertised tools; a yield without its polling tool counts as final.
     """
-    latest, number = results[call_id], 0
-    session: str | None = None
-    while True:
-        known = next((known for known in _YIELDS if known.pattern.search(latest)), None)
+    latest = results[call_id]
+    for number in itertools.count(1):
+        known, session = _yielded(latest)
+        poll_id = f"{call_id}p{number}"
         if known is None:
             return None
-        found = known.pattern.search(latest)
-        session = found.group(1) if found else session
-        number += 1
-        poll_id = f"{call_id}p{number}"
         if poll_id not in results:
-            return _poll(known, poll_id, str(session), tools)
+            return _poll(known, poll_id, session, tools)
         latest = results[poll_id]
+    return None
 
 
-def _poll(known: _Yield, poll_id: str, session: str, tools: Sequence[Tool]) -> Call | None:
+def _yielded(result: str) -> tuple[_Yield | None, int]:
+    """The form in which a result says that its call still runs, and the session's number."""
+    for known in _YIELDS:
+        found = known.pattern.search(result)
+        if found is not None:
+            return known, int(found.group(1))
+    return None, 0
+
+
+def _poll(known: _Yield, poll_id: str, session: int, tools: Sequence[Tool]) -> Call | None:
     tool = next((tool for tool in tools if tool.name == known.tool), None)
     if tool is None:
         return None
-    arguments = {known.session_key: known.session_type(session), **known.arguments}
+    arguments = {known.session_key: session, **known.arguments}
     return Call(
         call_id=poll_id,
         name=tool.name,

@@ -150,15 +150,21 @@ def _wanted_number(name: str, schema: Schema) -> float:
 
 
 def _bounds(schema: Schema, *, whole: bool) -> tuple[float, float]:
-    def limit(key: str, otherwise: float) -> float:
-        found = schema.get(key)
-        is_number = isinstance(found, (int, float)) and not isinstance(found, bool)
-        return float(found) if is_number else otherwise  # type: ignore[arg-type]
-
-    inside = 1.0 if whole else 0.5
-    low = max(limit("minimum", -math.inf), limit("exclusiveMinimum", -math.inf) + inside)
-    high = min(limit("maximum", math.inf), limit("exclusiveMaximum", math.inf) - inside)
+    """Least and greatest value; open ends are moved inside."""
+    low = max(_limit(schema, "minimum", -math.inf), _limit(schema, "exclusiveMinimum", -math.inf))
+    high = min(_limit(schema, "maximum", math.inf), _limit(schema, "exclusiveMaximum", math.inf))
+    inside = 1.0 if whole else min(1.0, (high - low) / 2)
+    if low == _limit(schema, "exclusiveMinimum", -math.inf):
+        low += inside
+    if high == _limit(schema, "exclusiveMaximum", math.inf):
+        high -= inside
     return low, high
+
+
+def _limit(schema: Schema, key: str, otherwise: float) -> float:
+    found = schema.get(key)
+    is_number = isinstance(found, (int, float)) and not isinstance(found, bool)
+    return found if is_number else otherwise  # type: ignore[return-value]
 
 
 def _best(schemas: list[dict[str, JsonValue]], root: Schema, depth: int) -> Schema:

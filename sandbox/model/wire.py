@@ -50,6 +50,7 @@ class Wire:
         self._stopping = stopping
         self._hang_up = hang_up
         self._gone = asyncio.Event()
+        self._left = False
         self.status = 0
         self.sent: list[bytes] = []
         self.complete = False
@@ -57,7 +58,7 @@ class Wire:
     @property
     def client_left(self) -> bool:
         """Whether the client left before the reply was complete (not: the server stopped)."""
-        return self._gone.is_set() and not self.complete and not self._stopping.is_set()
+        return self._left and not self.complete
 
     async def body(self) -> bytes:
         """The request body. Raises BodyTooLarge, ClientGone."""
@@ -67,7 +68,7 @@ class Wire:
         while more:
             message = await self._receive()
             if message["type"] == "http.disconnect":
-                self._gone.set()
+                self._note_gone()
                 raise ClientGone(b"".join(parts))
             part = message.get("body", b"")
             size += len(part)
@@ -82,6 +83,7 @@ class Wire:
         """Carry the moves out until the client leaves. True when the reply went out completely."""
         watch = asyncio.ensure_future(self._watch())
         try:
+            await asyncio.sleep(0)  # a client that left while the reply was made is seen now
             for move in moves:
                 last = move is moves[-1]
                 if self._over() or not await self._move(move, last=last):
@@ -130,4 +132,8 @@ class Wire:
     async def _watch(self) -> None:
         while (await self._receive())["type"] != "http.disconnect":
             pass
+        self._note_gone()
+
+    def _note_gone(self) -> None:
+        self._left = not self._stopping.is_set()
         self._gone.set()

@@ -30,6 +30,7 @@ _STYLES = {
 _LABEL_STYLES = {"known": "yellow", "FAIL": "bold red", "error": "bold magenta"}
 _FRAME = 3
 """Columns that a table cell takes beside its text."""
+_LABEL = len("known (1)")
 
 
 def report(run: RunVerdicts, *, width: int = 80, results: str | None = None) -> RenderableType:
@@ -63,7 +64,7 @@ def _tables(run: RunVerdicts, width: int) -> Iterator[Table]:
         table = Table(show_lines=False, pad_edge=True)
         table.add_column("harness image", overflow="fold")
         for scenario in scenarios:
-            table.add_column(scenario, overflow="fold", justify="center")
+            table.add_column(_folded(scenario), overflow="fold", justify="center")
         for row in found.rows:
             cells = [found.cells.get((*row, scenario)) for scenario in scenarios]
             table.add_row(Text(names[row]), *map(_cell, cells))
@@ -81,7 +82,7 @@ def _groups(found: Matrix, room: int) -> Iterator[Sequence[str]]:
     used = 0
     for scenario in found.scenarios:
         labels = (cell_label(c) for key, c in found.cells.items() if key[2] == scenario)
-        need = max(len(scenario), *map(len, labels)) + _FRAME
+        need = max(map(len, [*_folded(scenario).splitlines(), *labels])) + _FRAME
         if group and used + need > room:
             yield group
             group, used = [], 0
@@ -89,6 +90,16 @@ def _groups(found: Matrix, room: int) -> Iterator[Sequence[str]]:
         used += need
     if group:
         yield group
+
+
+def _folded(name: str) -> str:
+    """Break a scenario's name at its underscores, so that its column is as narrow as a label."""
+    lines = [""]
+    for part in name.replace("_", "_\0").split("\0"):
+        if lines[-1] and len(lines[-1]) + len(part) > _LABEL:
+            lines.append("")
+        lines[-1] += part
+    return "\n".join(lines)
 
 
 def _cell(cell: CellResult | None) -> Text:

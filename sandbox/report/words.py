@@ -49,7 +49,8 @@ def totals(run: RunVerdicts) -> str:
     """Say the run in one line."""
     states = ", ".join(f"{n} {state}" for state, n in run.summary.cells.items() if n)
     tiers = ", ".join(f"{tier} {score}" for tier, score in run.summary.tiers.items())
-    stale = f"; {run.summary.stale} stale baseline entries" if run.summary.stale else ""
+    count = run.summary.stale
+    stale = f"; {count} stale baseline entr{'y' if count == 1 else 'ies'}" if count else ""
     return f"{len(run.cells)} cells: {states}; checks passed: {tiers}{stale}"
 
 

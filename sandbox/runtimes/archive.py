@@ -7,10 +7,12 @@ was found right; this is the second wall.
 
 from __future__ import annotations
 
+import gzip
 import posixpath
 import stat
 import tarfile
 import zipfile
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -41,7 +43,7 @@ def safe_name(name: str) -> str:
     """
     plain = name.removeprefix("./").rstrip("/")
     bad = any(part in {"", ".", ".."} for part in plain.split("/"))
-    if bad or "\\" in plain or any(ord(c) < 32 or ord(c) == 127 for c in plain):  # noqa: PLR2004
+    if bad or "\\" in plain or any(ord(c) < 32 or ord(c) == 127 for c in plain):
         raise ValueError(f"unsafe name {name!r}")
     return plain
 
@@ -62,7 +64,7 @@ class Names:
         self._folders: set[str] = set()
 
     def add(self, name: str) -> None:
-        """Take a file or link; ``ValueError`` if it exists, or lies below or above a file or link."""
+        """Take a file or link; ``ValueError`` if it is there, or lies below or above another."""
         parents = {name[:at] for at, c in enumerate(name) if c == "/"}
         if name in self._files or name in self._folders:
             raise ValueError(f"{name!r} appears twice")
@@ -84,29 +86,45 @@ def members(path: Path, *, what: str) -> Iterator[Iterator[Member]]:
             with zipfile.ZipFile(path) as wheel:
                 yield _zip_members(wheel)
         else:
-            with tarfile.open(path, "r|gz") as tarball:
-                yield _tar_members(tarball)
-    except (tarfile.TarError, zipfile.BadZipFile, EOFError, ValueError) as error:
+            # not tarfile's own "r|gz": that one takes a cut or damaged gzip stream for its end
+            with gzip.open(path) as plain, tarfile.open(fileobj=plain, mode="r|") as tarball:
+                yield _tar_members(tarball, plain)
+    except _DAMAGE as error:
         raise IntegrityError(
             f"{what}: the archive cannot be used: {error}",
             cure="its hash is the pinned one, so the pin itself is bad: pin another version",
         ) from error
 
 
-def _tar_members(tarball: tarfile.TarFile) -> Iterator[Member]:
+class _BadMemberError(Exception):
+    """A member that is refused."""
+
+
+_DAMAGE = (
+    _BadMemberError,
+    tarfile.TarError,
+    zipfile.BadZipFile,
+    gzip.BadGzipFile,
+    zlib.error,
+    EOFError,
+)
+
+
+def _tar_members(tarball: tarfile.TarFile, plain: gzip.GzipFile) -> Iterator[Member]:
     names = Names()
     for info in tarball:
         if info.isdir():
             continue
-        name = safe_name(info.name)
-        names.add(name)
+        name = _admitted(names, info.name)
         executable = bool(info.mode & 0o111)
         if info.issym():
-            yield Member(name, executable, target=safe_target(name, info.linkname))
+            yield Member(name, executable, target=_target(name, info.linkname))
         elif info.isreg():
             yield Member(name, executable, data=tarball.extractfile(info))
         else:
-            raise ValueError(f"{name!r} is neither file, folder nor symlink")
+            raise _BadMemberError(f"{name!r} is neither file, folder nor symlink")
+    while plain.read(1 << 20):  # to the end, where gzip checks its sum
+        pass
 
 
 def _zip_members(wheel: zipfile.ZipFile) -> Iterator[Member]:
@@ -114,10 +132,25 @@ def _zip_members(wheel: zipfile.ZipFile) -> Iterator[Member]:
     for info in wheel.infolist():
         if info.is_dir():
             continue
-        name = safe_name(info.filename)
-        names.add(name)
+        name = _admitted(names, info.filename)
         mode = info.external_attr >> 16
-        if mode and not stat.S_ISREG(mode) and stat.S_IFMT(mode):
-            raise ValueError(f"{name!r} is neither file nor folder")
+        if stat.S_IFMT(mode) not in {0, stat.S_IFREG}:
+            raise _BadMemberError(f"{name!r} is neither file nor folder")
         with wheel.open(info) as data:
             yield Member(name, bool(mode & 0o111), data=data)
+
+
+def _admitted(names: Names, raw: str) -> str:
+    try:
+        name = safe_name(raw)
+        names.add(name)
+    except ValueError as error:
+        raise _BadMemberError(str(error)) from error
+    return name
+
+
+def _target(name: str, target: str) -> str:
+    try:
+        return safe_target(name, target)
+    except ValueError as error:
+        raise _BadMemberError(str(error)) from error

@@ -12,7 +12,7 @@ from pathlib import Path
 from sandbox.errors import FetchError, PrerequisiteMissing
 from sandbox.progress import Step
 
-_TAIL = 2000
+_TAIL = 8000
 _POLL_S = 0.1
 
 

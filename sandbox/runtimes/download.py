@@ -24,7 +24,6 @@ from sandbox.errors import FetchError, IntegrityError
 from sandbox.progress import Step
 
 _TIMEOUT = httpx.Timeout(60, connect=15)
-_BLOCK = 1 << 18
 _METADATA_LIMIT = 64 << 20
 
 Sleep = Callable[[float], None]
@@ -211,7 +210,7 @@ class _Download:
         ):
             have = self._start(response, have)
             with self.partial.open("ab" if have else "wb") as out:
-                for block in response.iter_raw(_BLOCK):
+                for block in response.iter_raw():  # as they come: what came is kept
                     out.write(block)
                     have += len(block)
                     counted.at(have)
@@ -230,7 +229,15 @@ class _Download:
         if response.status_code not in {200, 206}:
             raise _status(response, self.what)
         resumes = response.headers.get("content-range", "").startswith(f"bytes {have}-")
-        return have if response.status_code == 206 and resumes else 0
+        if response.status_code == 206 and resumes:
+            return have
+        offered = response.headers.get("content-length", "")
+        if self.size is not None and offered.isdigit() and int(offered) != self.size:
+            raise IntegrityError(
+                f"{self.what}: the registry offers {offered} bytes, pinned are {self.size}",
+                cure=_MIRROR,
+            )
+        return 0
 
     def _check(self, have: int) -> None:
         if self.size is not None and have > self.size:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import uuid
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -115,7 +116,11 @@ class Fetcher:
         with writable(path):
             for again in (True, False):
                 parts.mkdir(parents=True, exist_ok=True)
-                arrival = self._bring(artifact, parts, integrity, artifact.size, step)
+                try:
+                    arrival = self._bring(artifact, parts, integrity, artifact.size, step)
+                finally:
+                    with suppress(OSError):
+                        parts.rmdir()  # goes only while nothing came
                 try:
                     verify_file(arrival.path, integrity, size=artifact.size, what=what)
                     arrival.path.rename(path)

@@ -1,18 +1,18 @@
-"""A bundle into a sandbox: runs ``installers/install.sh`` there and holds its receipt to the pin."""
+"""A bundle into a sandbox: runs ``installers/install.sh`` there, holds its receipt to the pin."""
 
 from __future__ import annotations
 
 import posixpath
 import time
-from collections.abc import Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
-from collections.abc import Iterator
+import uuid
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Protocol
 
 from pydantic import ValidationError
 
-from sandbox.errors import CouldNotFindOut, InstallError, IntegrityError
+from sandbox.errors import CouldNotFindOut, InstallError, IntegrityError, SandboxError
 from sandbox.evidence.records import InstallReceipt
 from sandbox.runtimes.library import Bundle
 from sandbox.runtimes.pins import INSTALLERS
@@ -59,7 +59,7 @@ class Target(Protocol):
         """Run a command to its end."""
 
     def put(self, files: Path, dest: str) -> None:
-        """Put a file of this machine at the path ``dest``."""
+        """Put a file of this machine, under its own name, into the folder ``dest``."""
 
 
 def install_script() -> bytes:
@@ -94,10 +94,18 @@ def install(
     here: AbstractContextManager[str] = (
         nullcontext(bundle_path) if bundle_path else _copied(target, bundle, prefix)
     )
-    with here as path:
-        argv = ["sh", "-c", install_script().decode(), "install.sh", *_options(bundle, path, prefix)]
-        ended = target.exec(argv, deadline_s=deadline_s)
     where = f"{bundle.harness} {bundle.version} ({bundle.platform}) at {prefix} in {target.name}"
+    with here as path:
+        argv = [
+            "sh",
+            "-c",
+            install_script().decode(),
+            "install.sh",
+            *_options(bundle, path, prefix),
+        ]
+        ended = target.exec(argv, deadline_s=deadline_s)
+        if ended.exit_code is None:  # killed: it could not clean up itself
+            target.exec(["sh", "-c", _CLEAN_UP, "sh", prefix, bundle.sha256], deadline_s=60)
     if ended.exit_code != 0:
         raise _refused(ended, where, deadline_s)
     receipt = _parsed(ended.stdout.text, where)
@@ -120,13 +128,33 @@ def _options(bundle: Bundle, path: str, prefix: str) -> list[str]:
 
 @contextmanager
 def _copied(target: Target, bundle: Bundle, prefix: str) -> Iterator[str]:
-    path = posixpath.join(posixpath.dirname(prefix), f".{bundle.sha256}.tar")
+    folder = posixpath.join(posixpath.dirname(prefix), f".bundle-{uuid.uuid4().hex}")
     try:
-        target.put(bundle.path, path)
-        yield path
-    finally:
-        target.exec(["rm", "-f", "--", path], deadline_s=30)
+        target.put(bundle.path, folder)
+        yield posixpath.join(folder, bundle.path.name)
+    except BaseException:
+        with suppress(SandboxError):  # the first error is the one to tell
+            _remove(target, folder)
+        raise
+    _remove(target, folder)
 
+
+def _remove(target: Target, folder: str) -> None:
+    ended = target.exec(["rm", "-rf", "--", folder], deadline_s=60)
+    if ended.exit_code != 0:
+        raise InstallError(
+            f"cannot remove the bundle's copy {folder} in {target.name}:"
+            f" {ended.stderr.text.strip()[-500:]}",
+            cure="remove it by hand, or drop the sandbox",
+        )
+
+
+# Removes what a killed installer of this bundle leaves; see install.sh.
+_CLEAN_UP = """
+for left in "$1".installing-*; do rm -rf -- "$left"; done
+[ -f "$1/.bundle-sha256" ] || exit 0
+IFS= read -r recorded <"$1/.bundle-sha256" && [ "$recorded" = "$2" ] && rm -rf -- "$1"
+"""
 
 # What install.sh's exit codes ask for; 5 is an IntegrityError, the others InstallErrors.
 _CURES = {

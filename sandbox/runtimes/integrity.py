@@ -1,6 +1,7 @@
 """Hashes as registries write them, and files measured against them.
 
-Two notations: npm's SRI (``sha512-<base64>``, https://www.w3.org/TR/SRI/) and pip's ``sha256:<hex>``.
+Two notations: npm's SRI (``sha512-<base64>``, https://www.w3.org/TR/SRI/) and pip's
+``sha256:<hex>``.
 """
 
 from __future__ import annotations
@@ -78,7 +79,7 @@ def hash_file(path: Path, algorithm: str, seen: Callable[[int], None] | None = N
 
 
 def verify_file(path: Path, integrity: Integrity, *, size: int | None, what: str) -> None:
-    """Raise ``IntegrityError`` unless ``path`` has that size (bytes) and hash; nothing is parsed."""
+    """Raise ``IntegrityError`` unless ``path`` has that size (bytes) and hash."""
     actual = path.stat().st_size
     if size is not None and actual != size:
         raise IntegrityError(

@@ -1,7 +1,7 @@
 """What the pins resolved to, written by tool: the models of ``pins.lock``, its loader and writer.
 
 The lock is sorted JSON beside its pins file. It keeps no download address: names, versions, file
-names, sizes and hashes only, so any mirror serves. ``pins_sha256`` ties it to the pins it came from.
+names, sizes and hashes only, so any mirror serves. ``pins_sha256`` ties it to its pins.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 `npm config list --json` answers with registry, scopes, proxies and certificates after npm has
 merged its files and variables, but hides every ``//host/path/:key``. Those are read here from the
-same files: https://docs.npmjs.com/cli/configuring-npm/npmrc.
+same files (format: `npm help npmrc`).
 """
 
 from __future__ import annotations
@@ -90,7 +90,8 @@ def read_settings(
         said = _Report.model_validate(report)
     except ValidationError as error:
         raise UsageError(
-            f"npm reports a configuration that cannot be used: {error}", cure="see `npm config list`"
+            f"npm reports a configuration that cannot be used: {error}",
+            cure="see `npm config list`",
         ) from error
     files = [said.globalconfig, said.userconfig, project and str(project / ".npmrc")]
     secrets = _secrets([Path(file) for file in files if file], env)

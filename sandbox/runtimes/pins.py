@@ -1,6 +1,6 @@
 """What is pinned, by hand: the models of ``pins.toml`` and its loader.
 
-A pins file has three kinds of table: ``[artifact.ID]`` names one downloaded file, ``[harness.NAME]``
+A pins file has three kinds of table: ``[artifact.ID]`` is one downloaded file, ``[harness.NAME]``
 says which files of which artifacts make its runtime on which platform, ``[[tool.NAME]]`` names a
 program that this side runs. Unknown keys, dangling names, platforms named twice and platforms left
 out are errors that name the file and the key. Other packages ship pins files of their own.

@@ -5,6 +5,7 @@ With a hash pip itself checks the file before it looks inside, and we check it a
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import sys
@@ -14,14 +15,24 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from sandbox.cache import writable
-from sandbox.errors import FetchError, IntegrityError, PrerequisiteMissing
+from sandbox.errors import (
+    CacheUnusable,
+    FetchError,
+    IntegrityError,
+    PrerequisiteMissing,
+    SandboxError,
+)
 from sandbox.progress import Step
 from sandbox.runtimes.client import run_client
 from sandbox.runtimes.integrity import Integrity
 
 _HASH_WORDS = "DO NOT MATCH THE HASHES"
-_ABSENT = re.compile(r"No matching distribution found|Could not find a version")
-_LINK = re.compile(r"\b(?:connection|timed out|timeout|resolve|50[0-9] |429 |reset by peer)", re.I)
+_LINK = re.compile(
+    r"[^:\n]*(?:connection broken|timed out|timeout|name resolution|reset by peer|429 Client|"
+    r"5\d\d (?:Server|Internal)|HTTP error 5\d\d|too many 5\d\d|Connection aborted)[^\n]*",
+    re.IGNORECASE,
+)
+_ERRNO = re.compile(r"\[Errno [^\]]+\] [^'\n]*")
 
 
 @dataclass(frozen=True)
@@ -81,7 +92,7 @@ class Pip:
 
     def answers(self, name: str, *, deadline_s: float) -> None:
         """Ask the index for one project's versions; ``FetchError`` when it cannot be reached."""
-        argv = [*self.argv, "index", "versions", name, "--retries", "0", "--timeout", "5"]
+        argv = [*self.argv, "index", "versions", name, "--retries", "1", "--timeout", "5"]
         code, _, errors = run_client(argv, env=self.env, deadline_s=deadline_s)
         if code:
             raise _failure(name, errors)
@@ -93,22 +104,26 @@ class Pip:
         return [*self.argv, "download", *options, "--requirement", str(wanted)]
 
 
-def _failure(what: str, errors: str) -> FetchError | IntegrityError | PrerequisiteMissing:
+def _failure(what: str, errors: str) -> SandboxError:
     if "No module named pip" in errors:
         return PrerequisiteMissing(
             f"{sys.executable} has no pip", cure=f"run `{sys.executable} -m ensurepip`"
+        )
+    if os.strerror(errno.ENOSPC) in errors:
+        return CacheUnusable(
+            f"no space for {what} in the cache or the temporary folder", cure="free space there"
         )
     if _HASH_WORDS in errors:
         return IntegrityError(
             f"{what}: the index serves a file with another hash than the pinned one",
             cure="nothing of it was used; suspect the mirror or the proxy",
         )
+    if unreachable := _LINK.search(errors):
+        return FetchError(
+            f"pip cannot fetch {what}: {(_ERRNO.search(errors) or unreachable)[0].strip()[:300]}",
+            cure="check the network and index-url, proxy and cert in `pip config list`",
+            retryable=True,
+        )
     said = " / ".join(line for line in errors.splitlines() if "WARNING" not in line)[-500:]
-    unreachable = _LINK.search(errors) is not None
-    if _ABSENT.search(errors) and not unreachable:
-        return FetchError(f"pip cannot find {what}: {said}", cure="check `pip config list`")
-    return FetchError(
-        f"pip cannot fetch {what}: {said}",
-        cure="check the network and index-url, proxy and cert in `pip config list`",
-        retryable=unreachable,
-    )
+    cure = "check that the index of `pip config list` holds that version"
+    return FetchError(f"pip cannot fetch {what}: {said}", cure=cure)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
@@ -67,7 +68,7 @@ class PipSource:
         """See ``Source``."""
         if size:
             step.total(size)
-        retrying = asked_again(sleep=self.sleep, attempts=3)
+        retrying = asked_again(sleep=self.sleep, attempts=2)  # pip itself retries too
         path = retrying(self._once, pin, folder, integrity, step)
         return Arrival(path, path.name, integrity)
 
@@ -76,9 +77,13 @@ class PipSource:
             shutil.rmtree(stale)
         fresh = Path(tempfile.mkdtemp(prefix="pip-", dir=folder))
         tag = getattr(pin, "tag", None) or "any"
-        return self.pip.download(
-            pin.name, pin.version, tag, fresh, integrity=integrity, step=step
-        )
+        try:
+            return self.pip.download(
+                pin.name, pin.version, tag, fresh, integrity=integrity, step=step
+            )
+        except BaseException:
+            shutil.rmtree(fresh)
+            raise
 
 
 @dataclass
@@ -98,6 +103,7 @@ class Sources:
     sleep: Sleep = time.sleep
     _stack: ExitStack = field(default_factory=ExitStack, init=False)
     _npm: NpmRegistry | None = field(default=None, init=False)
+    _one: threading.Lock = field(default_factory=threading.Lock, init=False)
 
     def __enter__(self) -> Self:
         return self
@@ -113,11 +119,12 @@ class Sources:
 
     def registry(self) -> NpmRegistry:
         """Return the npm registry, asking npm for its configuration the first time."""
-        if self._npm is None:
-            settings = npm_settings(self.pinned_npm, env=self.env)
-            http = self._stack.enter_context(Http(settings.access, sleep=self.sleep))
-            self._npm = NpmRegistry(settings, http)
-        return self._npm
+        with self._one:
+            if self._npm is None:
+                settings = npm_settings(self.pinned_npm, env=self.env)
+                http = self._stack.enter_context(Http(settings.access, sleep=self.sleep))
+                self._npm = NpmRegistry(settings, http)
+            return self._npm
 
     def by_client(self) -> dict[str, Callable[[], Source]]:
         """Return what ``Fetcher`` takes."""

@@ -26,7 +26,7 @@ def host_platform() -> str:
 
 
 def tool_for(pins: Pins, name: str, host: str) -> ToolPin:
-    """Return the pin of tool ``name`` for this machine; ``PrerequisiteMissing`` if there is none."""
+    """Return the pin of tool ``name`` for this machine, or raise ``PrerequisiteMissing``."""
     for tool in pins.tool.get(name, ()):
         if tool.platform == host:
             return tool
@@ -36,12 +36,17 @@ def tool_for(pins: Pins, name: str, host: str) -> ToolPin:
     )
 
 
+def tool_at_hand(tool: ToolPin, artifact: LockedArtifact, store: Store) -> bool:
+    """Whether the tool is unpacked in the store already."""
+    return (store.tool(Integrity.parse(artifact.integrity)) / tool.program).is_file()
+
+
 def ensure_tool(
     tool: ToolPin,
     artifact: LockedArtifact,
     *,
     store: Store,
-    fetch: Callable[[LockedArtifact, Progress], Path],
+    fetch: Callable[[LockedArtifact], Path],
     progress: Progress,
 ) -> tuple[str, ...]:
     """Return the argv that starts a tool, fetching and unpacking its artifact if need be.
@@ -57,7 +62,7 @@ def ensure_tool(
     with locked(folder):
         if not folder.is_dir():
             what = f"{artifact.name} {artifact.version}"
-            wheel = fetch(artifact, progress)
+            wheel = fetch(artifact)
             with progress.step(f"unpacking {what}"), published(folder) as fresh:
                 _unpack(wheel, fresh, what)
                 (fresh / tool.program).chmod(0o755)

@@ -61,7 +61,7 @@ def _header(name: str, kind: bytes, *, mode: int, size: int = 0, target: str = "
         raise ValueError(f"{name} is too large for a ustar archive")
     prefix, short = _split(name.encode())
     linkname = target.encode()
-    if len(linkname) > 100:  # noqa: PLR2004 the field's width
+    if len(linkname) > 100:
         raise ValueError(f"the target of link {name} is too long for a ustar archive")
     fields = [
         short.ljust(100, b"\0"),
@@ -86,9 +86,9 @@ def _header(name: str, kind: bytes, *, mode: int, size: int = 0, target: str = "
 
 
 def _split(name: bytes) -> tuple[bytes, bytes]:
-    if len(name) <= 100:  # noqa: PLR2004 the field's width
+    if len(name) <= 100:
         return b"", name
     for at, byte in enumerate(name):
-        if byte == ord("/") and at <= 155 and 0 < len(name) - at - 1 <= 100:  # noqa: PLR2004
+        if byte == ord("/") and at <= 155 and 0 < len(name) - at - 1 <= 100:
             return name[:at], name[at + 1 :]
     raise ValueError(f"{name.decode()} is too long for a ustar archive")

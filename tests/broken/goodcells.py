@@ -282,9 +282,7 @@ class _Walk:
         if code is not None:
             self.done += 1
             self.history.append(
-                ToolResultItem(
-                    tool_call_id=item.tool_call_id, output=tool.output, exit_code=code
-                )
+                ToolResultItem(tool_call_id=item.tool_call_id, output=tool.output, exit_code=code)
             )
 
     def _observations(self, source: str) -> Observations:

@@ -11,20 +11,23 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from sandbox.engine.bridge import NOTICE
 from sandbox.engine.client import Engine
+from sandbox.engine.images import ensure_image, image_definition
 from sandbox.engine.link import ModelLink, choose_isolation, open_link
 from sandbox.engine.namespace import open_network
 from sandbox.engine.owner import Ownership
+from sandbox.engine.sandbox import Sandbox
 from sandbox.errors import ContainerGone, PrerequisiteMissing, Unsupported
+from sandbox.progress import PlainProgress
 
 pytestmark = pytest.mark.docker
 
-IMAGES = {"debian": "proto-debian:1", "alpine": "proto-alpine:1"}
 GET = {
     "debian": 'exec 3<>"/dev/tcp/$1/$2" && printf "hello" >&3 && cat <&3',
     "alpine": 'printf "hello" | nc -w 5 "$1" "$2"',
@@ -61,47 +64,89 @@ def nothing_left(engine: Engine, owner: Ownership) -> Iterator[None]:
 
 
 def open_sockets() -> set[str]:
-    """Names of this process's sockets that are bound to an internet address or a namespace."""
+    """Names of this process's open namespaces, and of its sockets that are not Unix ones."""
+    unix = {line.split()[6] for line in Path("/proc/net/unix").read_text().splitlines()[1:]}
     names = set()
-    for entry in os.listdir("/proc/self/fd"):
+    for entry in Path("/proc/self/fd").iterdir():
         try:
-            name = os.readlink(f"/proc/self/fd/{entry}")
+            name = str(entry.readlink())
         except OSError:
             continue
-        if name.startswith("net:"):
+        if name.startswith("net:") or (name.startswith("socket:") and name[8:-1] not in unix):
             names.add(name)
     return names
 
 
-@dataclass
 class Box:
-    """A started container, for the link's tests alone."""
+    """A started sandbox, and how this image's tools call a server."""
 
-    id: str
-    kind: str
-    container: Any
+    def __init__(self, engine: Engine, kind: str, sandbox: Sandbox) -> None:
+        self.kind = kind
+        self.sandbox = sandbox
+        self.id = sandbox.id
+        self._api = engine.sdk.api
 
-    def sh(self, script: str, *args: str) -> tuple[int, str]:
-        argv = [SHELL[self.kind], "-c", script, "sh", *args]
-        done = self.container.exec_run(argv)
-        return done.exit_code, done.output.decode()
+    def sh(self, script: str, *args: str) -> tuple[int | None, str]:
+        argv = [SHELL[self.kind], "-c", script, SHELL[self.kind], *args]
+        done = self.sandbox.exec(argv, deadline_s=30)
+        return done.exit_code, done.stdout.text
+
+    def start_in_background(self, *argv: str) -> None:
+        self._api.exec_start(self._api.exec_create(self.id, list(argv))["Id"], detach=True)
+
+    def kill(self) -> None:
+        self._api.kill(self.id)
+        self._api.wait(self.id)
 
 
-@contextmanager
-def box(engine: Engine, owner: Ownership, kind: str, link: ModelLink) -> Iterator[Box]:
-    container = engine.sdk.containers.create(
-        IMAGES[kind],
-        ["sleep", "600"],
-        name=f"sandbox-link-test-{uuid.uuid4().hex}",
-        labels=owner.labels(),
-        init=True,
-        **link.create_options(),
-    )
-    try:
-        container.start()
-        yield Box(container.id, kind, container)
-    finally:
-        container.remove(force=True)
+class Unattached:
+    """A link that lets the sandbox start without attaching itself."""
+
+    def __init__(self, link: ModelLink) -> None:
+        self._link = link
+
+    def create_options(self) -> dict[str, Any]:
+        return self._link.create_options()
+
+    def attach(self, sandbox: Sandbox) -> None:
+        pass
+
+
+@pytest.fixture(scope="module")
+def images(engine: Engine) -> dict[str, str]:
+    quiet = PlainProgress(quiet=True)
+    return {
+        kind: ensure_image(engine, image_definition(name), quiet).ref
+        for kind, name in (("debian", "debian-12"), ("alpine", "alpine-3.23"))
+    }
+
+
+@dataclass
+class Lab:
+    """Makes links and sandboxes of one owner."""
+
+    engine: Engine
+    owner: Ownership
+    images: dict[str, str]
+
+    @contextmanager
+    def linked(self, kind: str, isolation: Any = "auto") -> Iterator[tuple[ModelLink, Box]]:
+        with (
+            open_link(self.engine, self.owner, isolation=isolation) as link,
+            Sandbox(self.engine, self.images[kind], owner=self.owner, link=link) as sandbox,
+        ):
+            yield link, Box(self.engine, kind, sandbox)
+
+    @contextmanager
+    def unattached(self, kind: str, link: ModelLink) -> Iterator[Box]:
+        image, later = self.images[kind], Unattached(link)
+        with Sandbox(self.engine, image, owner=self.owner, link=later) as sandbox:
+            yield Box(self.engine, kind, sandbox)
+
+
+@pytest.fixture
+def lab(engine: Engine, owner: Ownership, images: dict[str, str]) -> Lab:
+    return Lab(engine, owner, images)
 
 
 @contextmanager
@@ -128,28 +173,14 @@ def echo(listener: socket.socket) -> Iterator[list[bytes]]:
         thread.join()
 
 
-@contextmanager
-def linked(
-    engine: Engine, owner: Ownership, kind: str, isolation: Any = "auto"
-) -> Iterator[tuple[ModelLink, Box]]:
-    with (
-        open_link(engine, owner, isolation=isolation) as link,
-        box(engine, owner, kind, link) as started,
-    ):
-        link.attach(started)
-        yield link, started
-
-
-both_images = pytest.mark.parametrize("kind", sorted(IMAGES))
+both_images = pytest.mark.parametrize("kind", ["alpine", "debian"])
 both_links = pytest.mark.parametrize("isolation", ["namespace", "bridge"])
 
 
 @both_images
 @both_links
-def test_the_sandbox_reaches_the_listener(
-    engine: Engine, owner: Ownership, kind: str, isolation: str
-) -> None:
-    with linked(engine, owner, kind, isolation) as (link, inside):
+def test_the_sandbox_reaches_the_listener(lab: Lab, kind: str, isolation: str) -> None:
+    with lab.linked(kind, isolation) as (link, inside):
         assert link.isolation == isolation
         with echo(link.listen()) as heard:
             assert inside.sh(GET[kind], link.host, str(link.port)) == (0, "HELLO")
@@ -157,11 +188,9 @@ def test_the_sandbox_reaches_the_listener(
 
 
 @both_images
-def test_root_on_the_engines_host_gets_the_namespace(
-    engine: Engine, owner: Ownership, kind: str
-) -> None:
-    with linked(engine, owner, kind) as (link, inside):
-        assert link.isolation == choose_isolation(engine) == "namespace"
+def test_root_on_the_engines_host_gets_the_namespace(lab: Lab, kind: str) -> None:
+    with lab.linked(kind) as (link, inside):
+        assert link.isolation == choose_isolation(lab.engine) == "namespace"
         assert link.egress_observed
         code, text = inside.sh("cat /proc/net/dev")
         assert code == 0
@@ -170,10 +199,8 @@ def test_root_on_the_engines_host_gets_the_namespace(
 
 
 @both_images
-def test_looked_up_names_are_unknown_at_once_and_logged(
-    engine: Engine, owner: Ownership, kind: str
-) -> None:
-    with linked(engine, owner, kind) as (link, inside):
+def test_looked_up_names_are_unknown_at_once_and_logged(lab: Lab, kind: str) -> None:
+    with lab.linked(kind) as (link, inside):
         began = time.monotonic()
         code, _ = inside.sh("getent hosts api.example.test")
         assert code == 2
@@ -186,8 +213,8 @@ def test_looked_up_names_are_unknown_at_once_and_logged(
 
 @both_images
 @both_links
-def test_localhost_is_loopback(engine: Engine, owner: Ownership, kind: str, isolation: str) -> None:
-    with linked(engine, owner, kind, isolation) as (link, inside):
+def test_localhost_is_loopback(lab: Lab, kind: str, isolation: str) -> None:
+    with lab.linked(kind, isolation) as (link, inside):
         code, text = inside.sh("getent hosts localhost")
         assert code == 0
         assert text.split()[0] in ("127.0.0.1", "::1")
@@ -195,45 +222,45 @@ def test_localhost_is_loopback(engine: Engine, owner: Ownership, kind: str, isol
 
 
 @both_images
-def test_the_sandbox_knows_its_own_name(engine: Engine, owner: Ownership, kind: str) -> None:
-    with linked(engine, owner, kind) as (link, inside):
+def test_the_sandbox_knows_its_own_name(lab: Lab, kind: str) -> None:
+    with lab.linked(kind) as (link, inside):
         code, text = inside.sh('getent hosts "$(hostname)"')
         assert (code, text.split()[:1]) == (0, ["127.0.0.1"])
         assert link.egress() == ()
 
 
-def test_names_can_be_looked_up_over_tcp(engine: Engine, owner: Ownership) -> None:
+def test_names_can_be_looked_up_over_tcp(lab: Lab) -> None:
     wire = b"\0\x1a\0\7\1\0\0\1\0\0\0\0\0\0\3tcp\4test\0\0\1\0\1"
     query = "".join(f"\\x{octet:02x}" for octet in wire)
     script = f"exec 3<>/dev/tcp/127.0.0.1/53; printf '{query}' >&3; head -c 6 <&3 | od -An -tx1"
-    with linked(engine, owner, "debian") as (link, inside):
+    with lab.linked("debian") as (link, inside):
         code, text = inside.sh(script)
         assert (code, text.split()) == (0, ["00", "1a", "00", "07", "81", "83"])
         assert [event.name for event in link.egress()] == ["tcp.test"]
 
 
-def test_nonsense_from_the_sandbox_is_an_event(engine: Engine, owner: Ownership) -> None:
-    with linked(engine, owner, "debian") as (link, inside):
+def test_nonsense_from_the_sandbox_is_an_event(lab: Lab) -> None:
+    with lab.linked("debian") as (link, inside):
         assert inside.sh("printf nonsense >/dev/udp/127.0.0.1/53")[0] == 0
         assert inside.sh("getent hosts still.test")[0] == 2
         kinds = {event.kind: event.name for event in link.egress()}
         assert kinds == {"malformed": b"nonsense".hex(), "dns": "still.test"}
 
 
-def test_search_domains_of_the_host_stay_outside(engine: Engine, owner: Ownership) -> None:
-    with linked(engine, owner, "debian") as (_, inside):
+def test_search_domains_of_the_host_stay_outside(lab: Lab) -> None:
+    with lab.linked("debian") as (_, inside):
         _, text = inside.sh("cat /etc/resolv.conf")
         lines = [line for line in text.splitlines() if not line.startswith("#")]
         assert lines == ["nameserver 127.0.0.1", "options timeout:1 attempts:1"]
 
 
-def test_each_sandbox_has_its_own_listener(engine: Engine, owner: Ownership) -> None:
+def test_each_sandbox_has_its_own_listener(lab: Lab) -> None:
     kinds = ["debian", "alpine", "debian", "alpine"]
     with ExitStack() as stack:
-        pairs = [stack.enter_context(linked(engine, owner, kind)) for kind in kinds]
+        pairs = [stack.enter_context(lab.linked(kind)) for kind in kinds]
         heard = [stack.enter_context(echo(link.listen())) for link, _ in pairs]
 
-        def call(number: int) -> tuple[int, str]:
+        def call(number: int) -> tuple[int | None, str]:
             link, inside = pairs[number]
             inside.sh(f"getent hosts name-{number}.test")
             script = GET[inside.kind].replace("hello", f"hello {number}")
@@ -246,12 +273,10 @@ def test_each_sandbox_has_its_own_listener(engine: Engine, owner: Ownership) -> 
             assert {event.name for event in link.egress()} == {f"name-{number}.test"}
 
 
-def test_the_listener_is_not_reachable_from_the_host_or_another_sandbox(
-    engine: Engine, owner: Ownership
-) -> None:
+def test_the_listener_is_not_reachable_from_the_host_or_another_sandbox(lab: Lab) -> None:
     with (
-        linked(engine, owner, "debian") as (link, _),
-        linked(engine, owner, "debian") as (_, other),
+        lab.linked("debian") as (link, _),
+        lab.linked("debian") as (_, other),
         echo(link.listen()),
     ):
         with pytest.raises(ConnectionRefusedError):
@@ -259,10 +284,8 @@ def test_the_listener_is_not_reachable_from_the_host_or_another_sandbox(
         assert other.sh(GET["debian"], link.host, str(link.port))[0] != 0
 
 
-def test_several_listeners_and_a_caller_that_closes_its_own(
-    engine: Engine, owner: Ownership
-) -> None:
-    with linked(engine, owner, "alpine") as (link, inside):
+def test_several_listeners_and_a_caller_that_closes_its_own(lab: Lab) -> None:
+    with lab.linked("alpine") as (link, inside):
         first = link.listen()
         first_port = link.port
         first.close()
@@ -271,48 +294,46 @@ def test_several_listeners_and_a_caller_that_closes_its_own(
             assert inside.sh(GET["alpine"], link.host, str(link.port)) == (0, "HELLO")
 
 
-def test_the_container_may_die_while_the_link_is_open(engine: Engine, owner: Ownership) -> None:
-    with linked(engine, owner, "debian") as (link, inside):
+def test_the_container_may_die_while_the_link_is_open(lab: Lab) -> None:
+    with lab.linked("debian") as (link, inside):
         listener = link.listen()
         inside.sh("getent hosts before.test")
-        inside.container.kill()
+        inside.kill()
         assert [event.name for event in link.egress()][:1] == ["before.test"]
-        inside.container.wait()
     assert listener.fileno() == -1
 
 
 @both_links
-def test_an_error_while_the_sandbox_runs_leaves_nothing(
-    engine: Engine, owner: Ownership, isolation: str
-) -> None:
-    with pytest.raises(ZeroDivisionError), linked(engine, owner, "alpine", isolation) as (link, _):
-        link.listen()
-        raise ZeroDivisionError
+def test_an_error_while_the_sandbox_runs_leaves_nothing(lab: Lab, isolation: str) -> None:
+    def fail() -> None:
+        with lab.linked("alpine", isolation) as (link, _):
+            link.listen()
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        fail()
 
 
-def test_a_container_that_is_not_running_is_gone(engine: Engine, owner: Ownership) -> None:
-    with open_link(engine, owner) as link, box(engine, owner, "alpine", link) as inside:
-        inside.container.kill()
-        inside.container.wait()
+def test_a_container_that_is_not_running_is_gone(lab: Lab) -> None:
+    with open_link(lab.engine, lab.owner) as link, lab.unattached("alpine", link) as inside:
+        inside.kill()
         with pytest.raises(ContainerGone, match="not running"):
             link.attach(inside)
-    with open_link(engine, owner) as link, pytest.raises(ContainerGone):
+    with open_link(lab.engine, lab.owner) as link, pytest.raises(ContainerGone):
         link.attach(inside)  # removed by now
 
 
-def test_a_recycled_pid_is_never_entered(engine: Engine, owner: Ownership) -> None:
-    with linked(engine, owner, "alpine") as (_, inside):
+def test_a_recycled_pid_is_never_entered(lab: Lab) -> None:
+    with lab.linked("alpine") as (_, inside):
         with pytest.raises(Unsupported, match="is not the container's"):
             open_network(os.getpid(), inside.id)
         with pytest.raises(ContainerGone):
             open_network(2**22 - 1, inside.id)
 
 
-def test_another_server_on_port_53_is_an_error_and_leaves_nothing(
-    engine: Engine, owner: Ownership
-) -> None:
-    with open_link(engine, owner) as link, box(engine, owner, "alpine", link) as inside:
-        inside.container.exec_run(["nc", "-l", "-p", "53", "-s", "127.0.0.1"], detach=True)
+def test_another_server_on_port_53_is_an_error_and_leaves_nothing(lab: Lab) -> None:
+    with open_link(lab.engine, lab.owner) as link, lab.unattached("alpine", link) as inside:
+        inside.start_in_background("nc", "-l", "-p", "53", "-s", "127.0.0.1")
         deadline = time.monotonic() + 5
         while inside.sh("netstat -ltn | grep -q :53")[0] != 0:
             assert time.monotonic() < deadline
@@ -326,8 +347,8 @@ def misuse(call: Callable[[], object]) -> None:
         call()
 
 
-def test_wrong_order_of_calls_is_a_clear_error(engine: Engine, owner: Ownership) -> None:
-    with open_link(engine, owner) as link, box(engine, owner, "alpine", link) as inside:
+def test_wrong_order_of_calls_is_a_clear_error(lab: Lab) -> None:
+    with open_link(lab.engine, lab.owner) as link, lab.unattached("alpine", link) as inside:
         misuse(link.listen)
         misuse(lambda: link.port)
         link.attach(inside)
@@ -348,42 +369,44 @@ class Heard:
         raise NotImplementedError
 
 
-def test_the_weaker_isolation_is_announced_and_labelled(engine: Engine, owner: Ownership) -> None:
+def test_the_weaker_isolation_is_announced_and_labelled(lab: Lab) -> None:
     heard = Heard()
-    with open_link(engine, owner, isolation="bridge", progress=heard) as link:
-        mine = {"label": [f"sandbox.run_id={owner.run_id}"]}
-        (network,) = engine.sdk.api.networks(filters=mine)
+    with open_link(lab.engine, lab.owner, isolation="bridge", progress=heard) as link:
+        mine = {"label": [f"sandbox.run_id={lab.owner.run_id}"]}
+        (network,) = lab.engine.sdk.api.networks(filters=mine)
         assert network["Internal"]
-        assert network["Labels"] == owner.labels()
+        assert network["Labels"] == lab.owner.labels()
         assert not link.egress_observed
     assert heard.lines == [NOTICE]
-    with open_link(engine, owner, isolation="namespace", progress=heard):
+    with open_link(lab.engine, lab.owner, isolation="namespace", progress=heard):
         assert heard.lines == [NOTICE]
 
 
-def test_bridge_names_end_nowhere_and_fast(engine: Engine, owner: Ownership) -> None:
-    with linked(engine, owner, "debian", "bridge") as (link, inside):
+@both_images
+def test_bridge_names_end_nowhere_and_fast(lab: Lab, kind: str) -> None:
+    with lab.linked(kind, "bridge") as (link, inside):
         began = time.monotonic()
         assert inside.sh("getent hosts api.example.test")[0] == 2
-        assert time.monotonic() - began < 3
+        assert time.monotonic() - began < 0.9
         assert link.egress() == ()
-        assert inside.sh("timeout 2 bash -c ': >/dev/tcp/192.0.2.1/80'")[0] != 0
+        connect = 'timeout 1 "$0" -c "$1" sh 192.0.2.1 80'
+        assert inside.sh(connect, GET[kind])[0] != 0
 
 
-def test_a_bridge_with_a_sandbox_still_on_it_is_removed(engine: Engine, owner: Ownership) -> None:
+def test_a_bridge_with_a_sandbox_still_on_it_is_removed(lab: Lab) -> None:
     with ExitStack() as stack:
-        with open_link(engine, owner, isolation="bridge") as link:
-            inside = stack.enter_context(box(engine, owner, "alpine", link))
+        with open_link(lab.engine, lab.owner, isolation="bridge") as link:
+            inside = stack.enter_context(lab.unattached("alpine", link))
         assert inside.sh("true")[0] == 0
-        mine = {"label": [f"sandbox.run_id={owner.run_id}"]}
-        assert engine.sdk.api.networks(filters=mine) == []
+        mine = {"label": [f"sandbox.run_id={lab.owner.run_id}"]}
+        assert lab.engine.sdk.api.networks(filters=mine) == []
 
 
-def test_an_engine_elsewhere_has_no_link(engine: Engine, owner: Ownership) -> None:
-    info = engine.info.model_copy(update={"is_local": False, "can_enter_namespaces": False})
-    away = Engine(engine.sdk, info)
+def test_an_engine_elsewhere_has_no_link(lab: Lab) -> None:
+    info = lab.engine.info.model_copy(update={"is_local": False, "can_enter_namespaces": False})
+    away = Engine(lab.engine.sdk, info)
     for isolation in ("auto", "bridge", "namespace"):
-        with pytest.raises(Unsupported) as caught, open_link(away, owner, isolation=isolation):
+        with pytest.raises(Unsupported) as caught, open_link(away, lab.owner, isolation=isolation):
             pass
         assert caught.value.cure is not None
         assert "engine's own host" in caught.value.cure

@@ -20,7 +20,7 @@ RUN_TIMEOUT = Scenario(
     expectation=Expectation(
         proves="a tool that never ends is stopped with the run by the task's deadline; "
         "nothing of it lives on, and the verifier still grades what is there",
-        exchanges=(StatusRun(status=200),),
+        exchanges=(StatusRun(status=200), StatusRun(status=0, at_least=0, at_most=1)),
         outcomes=(InvocationStatus.INCOMPLETE, InvocationStatus.UNKNOWN),
         row="rollout",
         reward=0.0,

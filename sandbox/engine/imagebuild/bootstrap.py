@@ -57,6 +57,7 @@ SELECTION = Selection(
         "etc/apt/sources.list.d/*",
         "etc/apt/apt.conf.d/00sandbox-build",
         "etc/apt/apt.conf.d/99mmdebstrap",
+        "etc/apt/preferences.d/00sandbox-build",
         "etc/dpkg/dpkg.cfg.d/00sandbox-build",
         "etc/dpkg/dpkg.cfg.d/99mmdebstrap",
         "var/lib/apt/lists/*",
@@ -76,10 +77,14 @@ _SCRATCH_MIB = 2048  # a minbase takes 400; it is a limit, not what is used
 _QUICK_S = 60.0
 _UPDATE_S = 600.0
 _SETUP = (
-    'mkdir -p "$1/etc/apt/apt.conf.d" "$1/etc/dpkg/dpkg.cfg.d"\n'
-    'printf %s "$SANDBOX_APT_CONF" >"$1/etc/apt/apt.conf.d/00sandbox-build"\n'
-    'echo force-unsafe-io >"$1/etc/dpkg/dpkg.cfg.d/00sandbox-build"\n'  # the tree is thrown away
+    'cd "$1/etc" && mkdir -p apt/apt.conf.d apt/preferences.d dpkg/dpkg.cfg.d && '
+    'printf %s "$SANDBOX_APT_CONF" >apt/apt.conf.d/00sandbox-build && '
+    'printf %s "$SANDBOX_APT_PINS" >apt/preferences.d/00sandbox-build && '
+    "echo force-unsafe-io >dpkg/dpkg.cfg.d/00sandbox-build"  # the tree is thrown away
 )
+# mmdebstrap's own default mirror comes with these: on every host only the suite itself may count.
+_POCKETS = ("updates", "security")
+_PIN = "Package: *\nPin: release n={}\nPin-Priority: -1\n\n"
 _ON_TMPFS = (
     'set -eu; mount -t tmpfs -o "size=$1,mode=0755" sandbox-image "$2"; '
     'TMPDIR=$2; export TMPDIR; shift 2; exec "$@"'
@@ -151,6 +156,7 @@ def _run(job: Job, recipe: BootstrapRecipe, target: Path, lines: Sequence[str]) 
         DEBIAN_FRONTEND="noninteractive",
         SOURCE_DATE_EPOCH=str(job.definition.config.epoch),
         SANDBOX_APT_CONF=_apt_settings(job.host),
+        SANDBOX_APT_PINS="".join(_PIN.format(f"{recipe.suite}-{name}") for name in _POCKETS),
     )
     argv = [*_isolation(target, job.host), *_command(recipe, target, lines)]
     target.unlink(missing_ok=True)

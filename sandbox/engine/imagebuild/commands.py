@@ -41,7 +41,7 @@ class Runner(Protocol):
     def __call__(
         self, argv: Sequence[str], *, env: Mapping[str, str], deadline_s: float
     ) -> Completed:
-        """Run ``argv`` with exactly ``env``; ``FileNotFoundError`` when there is no such tool."""
+        """Run ``argv`` with exactly ``env``; a missing tool ends with 127, as in a shell."""
 
 
 def run_tool(argv: Sequence[str], *, env: Mapping[str, str], deadline_s: float) -> Completed:
@@ -52,15 +52,18 @@ def run_tool(argv: Sequence[str], *, env: Mapping[str, str], deadline_s: float) 
     """
     tether = [found, "--pdeathsig", "KILL"] if (found := shutil.which("setpriv")) else []
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
-        process = subprocess.Popen(
-            [*tether, *argv],
-            stdin=subprocess.DEVNULL,
-            stdout=out,
-            stderr=err,
-            env=dict(env),
-            start_new_session=True,
-            umask=0o022,  # files made by a package's scripts must not depend on the caller's umask
-        )
+        try:
+            process = subprocess.Popen(
+                [*tether, *argv],
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=err,
+                env=dict(env),
+                start_new_session=True,
+                umask=0o022,  # what packages' scripts make must not depend on the caller's umask
+            )
+        except FileNotFoundError as error:
+            return Completed(code=127, tail=str(error))
         try:
             code: int | None = process.wait(deadline_s)
         except subprocess.TimeoutExpired:

@@ -187,9 +187,14 @@ class ImageDef(_Part):
 
 
 def _context_digests(folder: Path) -> dict[str, str]:
-    """Hash each file of the build context but ``image.toml``, which is hashed by its meaning."""
+    """Hash each file of the build context but ``image.toml``, which is hashed by its meaning.
+
+    Whether a file may be executed counts too, since COPY keeps it.
+    """
     return {
-        str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest()
+        f"{path.relative_to(folder)}{'*' if path.stat().st_mode & 0o100 else ''}": hashlib.sha256(
+            path.read_bytes()
+        ).hexdigest()
         for path in sorted(folder.rglob("*"))
         if path.is_file() and path != folder / FILE
     }

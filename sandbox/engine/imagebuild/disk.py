@@ -36,10 +36,10 @@ def disk_entries(path: Path) -> Iterator[tuple[Entry, ...]]:
     """
     with path.open("rb") as stream:
         try:
-            system = ExtFS(QCow2(stream).open())
-            yield tuple(_walk(system.root, "", {}))
+            entries = tuple(_walk(ExtFS(QCow2(stream).open()).root, "", {}))
         except _UNREADABLE as error:
             raise IntegrityError(f"cannot read the disk {path.name}: {error}") from error
+        yield entries
 
 
 def _walk(folder: Any, above: str, seen: dict[int, str]) -> Iterator[Entry]:

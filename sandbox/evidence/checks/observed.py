@@ -8,12 +8,8 @@ from sandbox.evidence.records import ToolRequestItem
 from sandbox.evidence.verdict import Outcome, Tier, failed, judged_by, not_applicable, passed
 from sandbox.evidence.view import CellEvidence
 
-_LOST = {
-    "agent_artifact_unavailable",
-    "agent_transcript_unavailable",
-    "agent_artifact_record_unparseable",
-    "harness_not_run",
-}
+_LOST = {"agent_artifact_unavailable", "agent_transcript_unavailable", "harness_not_run"}
+_TORN = "agent_artifact_record_unparseable"
 
 
 @check(
@@ -26,10 +22,12 @@ def observations_present(cell: CellEvidence) -> Outcome:
     """A root invocation, and a record and a transcript entry for each tool call asked for."""
     if cell.expected.failure_stage == "seed":
         return _never_ran(cell)
+    # A run that was stopped may have been killed in the middle of a record.
+    lost = _LOST if cell.receipt.timed_out or cell.receipt.stopped else _LOST | {_TORN}
     faults = [
         f"gap {gap.code}{f' ({gap.detail})' if gap.detail else ''}"
         for gap in cell.observations.gaps
-        if gap.code in _LOST
+        if gap.code in lost
     ]
     known = {invocation.invocation_id for invocation in (cell.root, *cell.invocations)}
     asked = _asked_for(cell)

@@ -1,0 +1,84 @@
+"""From a session and an activation to a launch: context, files, and the way to stop it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from sandbox.agents.contract import ActivateRequest, ContractError
+from sandbox.agents.ports import Place
+from sandbox.agents.setup import Prepared
+from sandbox.agents.supervisor import Supervisor
+from sandbox.engine.archive import PutFile
+from sandbox.errors import SandboxError
+from sandbox.harnesses.base import LaunchContext, LaunchPlan
+
+_ASK_AGAIN_S = 0.5
+
+
+def launch_context(ready: Prepared, request: ActivateRequest, *, rollout_id: str) -> LaunchContext:
+    """Tell the adapter what it may know of the activation."""
+    return LaunchContext(
+        prefix=ready.prefix,
+        session_dir=ready.harness_folder,
+        workdir=ready.workdir,
+        base_url=request.endpoint.base_url,
+        api_key=request.endpoint.api_key,
+        model=request.endpoint.model,
+        prompt=request.input,
+        deadline_s=request.deadline_s,
+        task_env=ready.task_env,
+        platform=ready.platform,
+        rollout_id=rollout_id,
+    )
+
+
+def write_plan(place: Place, ready: Prepared, plan: LaunchPlan) -> None:
+    """Write the planned files.
+
+    Raises:
+        ContractError: the adapter plans files outside the session's folder.
+    """
+    base = f"{ready.folder}/"
+    outside = [file.path for file in plan.files if not file.path.startswith(base)]
+    if outside:
+        raise ContractError(
+            f"the adapter plans files outside the session folder {ready.folder}: "
+            f"{', '.join(outside)}",
+            cure="plan files below session_dir only",
+        )
+    files = [
+        PutFile(path=file.path.removeprefix(base), data=file.data, mode=file.mode)
+        for file in plan.files
+    ]
+    if files:
+        place.put(files, ready.folder)
+
+
+@contextmanager
+def stopping(supervisor: Supervisor, cancel: threading.Event) -> Iterator[None]:
+    """Ask for a stop when ``cancel`` is set, until it is heard or the block ends.
+
+    The host's own deadline for the supervisor covers an ask that cannot be made.
+    """
+    ended = threading.Event()
+
+    def ask() -> None:
+        while not ended.is_set():
+            if not cancel.wait(0.1):
+                continue
+            try:
+                supervisor.request_stop()
+            except SandboxError:
+                ended.wait(_ASK_AGAIN_S)
+            else:
+                return
+
+    thread = threading.Thread(target=ask, name="agent-stop", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()

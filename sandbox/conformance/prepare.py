@@ -1,0 +1,56 @@
+"""Images and runtimes that a plan needs, made ready before its first cell."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+from sandbox.conformance.plan import CellSpec
+from sandbox.engine.client import Engine
+from sandbox.engine.imagebuild.definition import arch_of
+from sandbox.engine.images import LoadedImage, ensure_image, image_definition
+from sandbox.errors import Unsupported
+from sandbox.progress import Progress
+from sandbox.runtimes.library import RuntimeLibrary
+
+
+def prepare_images(
+    engine: Engine, names: Iterable[str], progress: Progress
+) -> dict[str, LoadedImage]:
+    """Build and load the named images; two builds at once, since each waits for the network."""
+    wanted = sorted(set(names))
+    with ThreadPoolExecutor(max_workers=2, thread_name_prefix="image") as pool:
+        made = pool.map(lambda name: ensure_image(engine, image_definition(name), progress), wanted)
+        return dict(zip(wanted, made, strict=True))
+
+
+def prepare_bundles(
+    library: RuntimeLibrary, pairs: Iterable[tuple[str, str]], progress: Progress
+) -> None:
+    """Fetch, verify and assemble the bundles of the (harness, platform) pairs.
+
+    A pair without a pin is left alone: its cells are refused with the reason when they are set up.
+    """
+    for harness, platform in sorted(set(pairs)):
+        try:
+            library.ensure_bundle(harness, platform)
+        except Unsupported as error:
+            progress.say(f"{harness} on {platform}: {error.message}")
+
+
+def prepare(
+    engine: Engine, library: RuntimeLibrary, plan: Sequence[CellSpec], progress: Progress
+) -> dict[str, LoadedImage]:
+    """Make everything ready that the plan's cells use; return the loaded images by name.
+
+    Images and runtimes come from different places, so they are made ready side by side.
+    """
+    pairs = {
+        (cell.harness, image_definition(cell.image).platform(arch_of(engine.info.architecture)))
+        for cell in plan
+    }
+    with ThreadPoolExecutor(max_workers=1, thread_name_prefix="runtimes") as pool:
+        bundles = pool.submit(prepare_bundles, library, pairs, progress)
+        images = prepare_images(engine, (cell.image for cell in plan), progress)
+        bundles.result()
+    return images

@@ -1,0 +1,167 @@
+"""The task's side of an episode: sandbox, model link, model server, workspace and verifier."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import ExitStack
+
+from sandbox.agents.contract import ModelEndpoint, SandboxAccess
+from sandbox.agents.episode import Seeded
+from sandbox.agents.response import AgentResponse
+from sandbox.conformance.scenario import Scenario, home_note
+from sandbox.conformance.witness import Witness
+from sandbox.conformance.world import BUNDLE_MOUNT, World
+from sandbox.engine.facts import ImageFacts
+from sandbox.engine.limits import ReadOnlyMount
+from sandbox.engine.link import ModelLink, open_link
+from sandbox.engine.owner import Ownership
+from sandbox.engine.sandbox import Sandbox
+from sandbox.errors import SandboxError
+from sandbox.evidence.cell import Teardown, VerifierResult, WitnessRecord
+from sandbox.evidence.records import EgressEvent, Exchange, FileChange
+from sandbox.model.server import ModelServer
+from sandbox.runtimes.library import Bundle
+
+MODEL = "scripted-model"
+
+
+class Task:
+    """Resources of one cell's episode (``sandbox.agents.episode.Resources``).
+
+    What ``release`` saw stays readable afterwards.
+
+    Args:
+        world: what all cells share.
+        scenario: what is attempted.
+        image_ref: the loaded image.
+        owner: whose the sandbox is.
+        rollout_id: names the rollout in the model's path.
+        bundle: shown to the sandbox as a read-only mount; None: the installer gets a copy.
+        session_dir: tells the agent's folder in the sandbox, as far as it is known.
+    """
+
+    def __init__(
+        self,
+        world: World,
+        scenario: Scenario,
+        *,
+        image_ref: str,
+        owner: Ownership,
+        rollout_id: str,
+        bundle: Bundle | None,
+        session_dir: Callable[[], str | None],
+    ) -> None:
+        self._world = world
+        self._scenario = scenario
+        self._image_ref = image_ref
+        self._owner = owner
+        self._rollout_id = rollout_id
+        self._bundle = bundle
+        self._session_dir = session_dir
+        self._script = scenario.script(rollout_id)
+        self._stack = ExitStack()
+        self._witness: Witness | None = None
+        self._verified: VerifierResult | None = None
+        self.sandbox: Sandbox | None = None
+        self.link: ModelLink | None = None
+        self.server: ModelServer | None = None
+        self.facts: ImageFacts | None = None
+        self.seen = WitnessRecord()
+        self.footprint: tuple[FileChange, ...] | None = None
+
+    def seed(self) -> Seeded:
+        """Start the sandbox and the model; the agent borrows the sandbox."""
+        link = self._stack.enter_context(
+            open_link(self._world.engine, self._owner, isolation=self._world.isolation)
+        )
+        self.link = link
+        self.sandbox = Sandbox(
+            self._world.engine,
+            self._image_ref,
+            owner=self._owner,
+            link=link,
+            mounts=self._mounts(),
+        )
+        self._stack.callback(self.sandbox.close)
+        self.sandbox.start()
+        facts = self.facts = self.sandbox.facts()
+        witness = self._witness = Witness(
+            self.sandbox, self._script, workdir=facts.workdir, home_note=home_note
+        )
+        listener = link.listen()
+        server = ModelServer(
+            self._script,
+            rollout_id=self._rollout_id,
+            listener=listener,
+            marker=witness.file_text,
+            models=(MODEL,),
+        )
+        self.server = self._stack.enter_context(server)
+        return Seeded(
+            endpoint=ModelEndpoint(
+                base_url=f"http://{link.host}:{link.port}{server.base_path}",
+                api_key=f"sk-local-{self._rollout_id}",
+                model=MODEL,
+            ),
+            sandbox_access=SandboxAccess.to_container(self.sandbox.id, workdir=facts.workdir),
+        )
+
+    def verify(self, response: AgentResponse) -> float:  # noqa: ARG002 - it is not to be believed
+        """Grade what the tools left in the sandbox."""
+        assert self._witness is not None
+        texts = {step.marker: step.marker_text for step in self._script.expectations()}
+        wanted = {name: texts.get(name, f"{name} of {self._rollout_id}") for name in self._graded}
+        self._verified = self._witness.grade(wanted)
+        return self._verified.reward
+
+    @property
+    def _graded(self) -> tuple[str, ...]:
+        return self._scenario.graded
+
+    def release(self) -> None:
+        """Look once more, stop the model server, remove the sandbox; note what was left."""
+        errors: list[str] = []
+        if self._witness is not None:
+            self._observe(errors)
+        server_gone = self._close(errors)
+        if self.server is not None:
+            self.seen = self.seen.model_copy(update={"exchange_tally": self.server.tally()})
+        self.seen = self.seen.model_copy(
+            update={"teardown": Teardown(container_gone=server_gone, errors=tuple(errors))}
+        )
+
+    def exchanges(self) -> tuple[Exchange, ...]:
+        """Return what the model server saw so far."""
+        return () if self.server is None else self.server.exchanges()
+
+    def egress(self) -> tuple[EgressEvent, ...] | None:
+        """Return the names that were looked up; None when nobody could see them."""
+        if self.link is None or not self.link.egress_observed:
+            return None
+        return self.link.egress()
+
+    def _observe(self, errors: list[str]) -> None:
+        assert self._witness is not None
+        assert self.sandbox is not None
+        self.seen = self._witness.observe(
+            self.server, session_dir=self._session_dir(), verifier=self._verified
+        )
+        try:
+            self.footprint = tuple(
+                FileChange(path=change.path, change=change.kind) for change in self.sandbox.diff()
+            )
+        except SandboxError as error:
+            errors.append(f"footprint: {error.message}")
+
+    def _close(self, errors: list[str]) -> bool:
+        try:
+            self._stack.close()
+        except SandboxError as error:
+            errors.append(error.message)
+            return False
+        return True
+
+    def _mounts(self) -> tuple[ReadOnlyMount, ...]:
+        if self._bundle is None:
+            return ()
+        return (ReadOnlyMount(source=self._bundle.path, target=BUNDLE_MOUNT),)

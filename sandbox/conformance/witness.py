@@ -1,0 +1,153 @@
+"""The witness: looks at the sandbox from outside the harness, and believes no word of it."""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeVar
+
+from sandbox.engine.sandbox import Sandbox
+from sandbox.errors import EngineFailure, NotFound, SandboxError
+from sandbox.evidence.cell import VerifierResult, WitnessRecord
+from sandbox.evidence.records import (
+    ResourceUse,
+    ScriptReport,
+    Survivor,
+    ToolExpectation,
+    ToolWitness,
+)
+from sandbox.model.script import Script
+from sandbox.model.server import ModelServer
+
+_LOOK_DEADLINE_S = 30.0
+_LOOK = r"""
+ls /sys/class/net
+printf '\0'
+[ -n "$2" ] && { [ -e "$2" ] || [ -L "$2" ]; } && printf present || printf gone
+printf '\0'
+cd -- "$1" && find . ! -type d
+printf '\0'
+printf '%s' "$HOME"
+"""
+_Seen = TypeVar("_Seen")
+
+
+class Witness:
+    """Watches one cell: tools by what they leave, processes, files, the network, the model.
+
+    Args:
+        sandbox: the running sandbox.
+        script: what the model says, and what each of its tool calls must leave.
+        workdir: the task's workdir.
+        home_note: names the file below the workdir that command number n writes its HOME to.
+    """
+
+    def __init__(
+        self, sandbox: Sandbox, script: Script, *, workdir: str, home_note: Callable[[int], str]
+    ) -> None:
+        self._sandbox = sandbox
+        self._script = script
+        self._workdir = workdir
+        self._home_note = home_note
+        self._errors: list[str] = []
+
+    def file_text(self, name: str) -> str | None:
+        """Return the text of a file below the workdir; None when it is not there."""
+        try:
+            data = self._sandbox.read(posixpath.join(self._workdir, name))
+        except NotFound:
+            return None
+        return data.decode(errors="replace")
+
+    def grade(self, expected: Mapping[str, str]) -> VerifierResult:
+        """Verify the task: 1.0 when each named file holds its text, else 0.0, with what differs."""
+        wrong = [name for name, text in expected.items() if self.file_text(name) != text]
+        if wrong:
+            return VerifierResult(reward=0.0, detail=f"not as wanted: {', '.join(wrong)}")
+        return VerifierResult(reward=1.0, detail=f"{len(expected)} file(s) as wanted")
+
+    def observe(
+        self,
+        server: ModelServer | None,
+        *,
+        session_dir: str | None,
+        verifier: VerifierResult | None,
+    ) -> WitnessRecord:
+        """Look at everything once, after the agent session was closed.
+
+        What cannot be seen stays None, with the reason in ``errors``.
+        """
+        look = self._try("the sandbox", lambda: self._look(session_dir))
+        survivors = self._try("its processes", self._survivors)
+        asked = {} if server is None else server.tool_requests()
+        return WitnessRecord(
+            tools=self._try("the tools", lambda: self._tools(asked)) or (),
+            script=_report(server),
+            exchange_tally=None if server is None else server.tally(),
+            survivors=survivors,
+            session_dir_gone=None if look is None or session_dir is None else look[1] == "gone",
+            workdir_files=None if look is None else _lines(look[2]),
+            network_interfaces=None if look is None else _lines(look[0]),
+            task_home=None if look is None else look[3],
+            verifier=verifier,
+            resources=self._try("its resources", self._resources),
+            errors=tuple(self._errors),
+        )
+
+    def _look(self, session_dir: str | None) -> Sequence[str]:
+        ended = self._sandbox.exec(
+            ["sh", "-c", _LOOK, "sh", self._workdir, session_dir or ""],
+            deadline_s=_LOOK_DEADLINE_S,
+        )
+        parts = ended.stdout.text.split("\0")
+        if ended.exit_code != 0 or len(parts) != 4:
+            raise EngineFailure(f"looking around ended with {ended.exit_code}: {ended.stderr.text}")
+        return parts
+
+    def _resources(self) -> ResourceUse:
+        use = self._sandbox.resources()
+        peak = use.memory_peak_bytes
+        return ResourceUse(
+            cpu_time_s=use.cpu_s,
+            peak_memory_mib=None if peak is None else round(peak / 2**20, 2),
+            oom_kills=use.oom_kills,
+            source="cgroup",
+        )
+
+    def _survivors(self) -> tuple[Survivor, ...]:
+        return tuple(
+            Survivor(pid=process.pid, command=" ".join(process.argv))
+            for process in self._sandbox.processes()
+        )
+
+    def _tools(self, asked: Mapping[str, str]) -> tuple[ToolWitness, ...]:
+        return tuple(
+            self._tool(number, expected, asked)
+            for number, expected in enumerate(self._script.expectations(), start=1)
+        )
+
+    def _tool(
+        self, number: int, expected: ToolExpectation, asked: Mapping[str, str]
+    ) -> ToolWitness:
+        return ToolWitness(
+            expected=expected,
+            requested=expected.tool_call_id in asked,
+            tool_name=asked.get(expected.tool_call_id),
+            marker_found=self.file_text(expected.marker) == expected.marker_text,
+            home_seen=self.file_text(self._home_note(number)),
+        )
+
+    def _try(self, what: str, look: Callable[[], _Seen]) -> _Seen | None:
+        try:
+            return look()
+        except SandboxError as error:
+            self._errors.append(f"cannot see {what}: {error.message}")
+            return None
+
+
+def _report(server: ModelServer | None) -> ScriptReport | None:
+    return None if server is None else server.report()
+
+
+def _lines(text: str) -> tuple[str, ...]:
+    return tuple(sorted(line.removeprefix("./") for line in text.splitlines() if line))

@@ -1,0 +1,114 @@
+"""How one running container is looked into and tracked: chosen once, by what is possible here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+from sandbox.engine.cgroup import ContainerCgroups
+from sandbox.engine.client import EngineInfo
+from sandbox.engine.observer import HostObserver, Observer, ProbeObserver
+from sandbox.engine.place import HostLocator, Locator, ProbeLocator
+from sandbox.engine.scan import RunScript, ScanTracker
+from sandbox.engine.tracker import CgroupTracker, SandboxTracker, Tracker
+from sandbox.errors import EngineFailure, Unsupported
+
+Tracking = Literal["auto", "cgroup", "freezer", "scan", "sandbox"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Inside:
+    """The means to look into one container and to end commands in it."""
+
+    observer: Observer
+    locator: Locator
+    tracker: Tracker
+    helper_tracker: Tracker
+
+
+def choose(
+    info: EngineInfo,
+    container_id: str,
+    *,
+    pid: Callable[[], int],
+    run_script: RunScript,
+    tracking: Tracking = "auto",
+) -> Inside:
+    """Choose the surest means that work for this engine and container.
+
+    Args:
+        info: what the engine is.
+        container_id: the container.
+        pid: asks the engine for the host pid of the container's init.
+        run_script: runs one of our scripts in the container.
+        tracking: "auto"; "cgroup" or "freezer" for a control group of the unified or the v1
+            freezer hierarchy; "scan" to use nothing of the host's kernel, as for a remote
+            engine; "sandbox" to end the sandbox with a command.
+
+    Raises:
+        Unsupported: ``tracking`` was asked for and is not possible here.
+    """
+    cgroups = _cgroups(info, container_id, pid) if tracking != "scan" else None
+    if cgroups is None:
+        if tracking in {"cgroup", "freezer"}:
+            raise Unsupported(
+                f"the control groups of this engine ({info.host}) cannot be used from here",
+                cure="run as root on the engine's own host, or let tracking be auto",
+            )
+        return _through_probes(run_script, tracking)
+    tracker = _tracker(cgroups, tracking)
+    observer, locator = HostObserver(cgroups), HostLocator(pid())
+    if tracking == "sandbox":
+        alone = SandboxTracker()
+        return Inside(observer=observer, locator=locator, tracker=alone, helper_tracker=alone)
+    if tracker is None:
+        return _through_probes(run_script, tracking)
+    return Inside(observer=observer, locator=locator, tracker=tracker, helper_tracker=tracker)
+
+
+def _through_probes(run_script: RunScript, tracking: Tracking) -> Inside:
+    def locate(path: str) -> str:
+        return run_script("locate", path, user="0")
+
+    def probe() -> str:
+        return run_script("probe", user="0")
+
+    observer = ProbeObserver(probe)
+    alone = SandboxTracker()
+    tracker: Tracker = alone if tracking == "sandbox" else ScanTracker(observer, run_script)
+    return Inside(
+        observer=observer,
+        locator=ProbeLocator(locate),
+        tracker=tracker,
+        helper_tracker=alone,
+    )
+
+
+def _cgroups(
+    info: EngineInfo, container_id: str, pid: Callable[[], int]
+) -> ContainerCgroups | None:
+    if not info.can_enter_namespaces:
+        return None
+    init = pid()
+    try:
+        return ContainerCgroups.of(init, container_id)
+    except EngineFailure:
+        return None
+
+
+def _tracker(cgroups: ContainerCgroups, tracking: Tracking) -> CgroupTracker | None:
+    """Give a tracker of the hierarchy that was asked for, if groups can be made there."""
+    wanted = {"cgroup": "unified", "freezer": "freezer"}.get(tracking)
+    root = cgroups.tracking_root(wanted)  # type: ignore[arg-type]  # the two words it knows
+    if root is None:
+        if wanted is not None:
+            raise Unsupported(f"this kernel has no {wanted} hierarchy for the container")
+        return None
+    attempt = root[1] / "exec-0"
+    try:
+        attempt.mkdir(exist_ok=True)
+        attempt.rmdir()
+    except OSError:
+        return None
+    return CgroupTracker(*root)

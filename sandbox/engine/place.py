@@ -1,0 +1,188 @@
+"""Where a path in a sandbox really lies: after its symbolic links, and on which kind of mount.
+
+The engine's archive calls see the container's layers and its bind mounts, but neither memory
+file systems (a put is lost there, although the engine says it worked) nor /proc and the like.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import BinaryIO, Literal, Protocol
+
+from sandbox.errors import EngineFailure
+
+Kind = Literal["file", "folder", "other", "missing"]
+HIDDEN = frozenset(
+    {"tmpfs", "ramfs", "proc", "sysfs", "devtmpfs", "devpts", "mqueue", "cgroup", "cgroup2"}
+)
+MAX_LINKS = 40
+
+
+@dataclass(frozen=True, kw_only=True)
+class Located:
+    """A path without symbolic links.
+
+    ``existing`` is its deepest part that exists (itself, unless it is missing); ``archived``
+    says whether the engine's archive calls see it.
+    """
+
+    path: str
+    kind: Kind
+    existing: str
+    archived: bool
+
+
+class Locator(Protocol):
+    """Finds where paths lie in one sandbox."""
+
+    def locate(self, path: str) -> Located:
+        """Follow the symbolic links of an absolute path; missing parts stay as they are."""
+
+
+@dataclass(frozen=True)
+class Mount:
+    """One line of mountinfo."""
+
+    point: str
+    file_system: str
+
+
+def parse_mountinfo(text: str) -> tuple[Mount, ...]:
+    """Read /proc/PID/mountinfo (proc(5)), in order: later mounts hide earlier ones."""
+    mounts = []
+    for line in text.splitlines():
+        left, _, right = line.partition(" - ")
+        fields, kind = left.split(), right.split()
+        if len(fields) >= 5 and kind:
+            point = fields[4].replace("\\040", " ").replace("\\134", "\\")
+            mounts.append(Mount(point, kind[0]))
+    return tuple(mounts)
+
+
+def is_archived(path: str, mounts: Iterable[Mount]) -> bool:
+    """Tell whether the archive calls see ``path``, by the innermost mount it is on."""
+    pure = PurePosixPath(path)
+    best, hidden = -1, False
+    for mount in mounts:
+        point = PurePosixPath(mount.point)
+        if (point == pure or point in pure.parents) and len(point.parts) >= best:
+            best, hidden = len(point.parts), mount.file_system in HIDDEN
+    return not hidden
+
+
+class HostLocator:
+    """Looks through /proc/PID/root of the container's init, without running anything in it."""
+
+    def __init__(self, pid: int, *, proc: Path = Path("/proc")) -> None:
+        self._folder = proc / str(pid)
+
+    def locate(self, path: str) -> Located:
+        """Follow the symbolic links of an absolute path; missing parts stay as they are."""
+        try:
+            mounts = parse_mountinfo((self._folder / "mountinfo").read_text())
+        except OSError as error:
+            raise EngineFailure(f"the sandbox's init is gone: {error}") from error
+        root = self._folder / "root"
+        resolved = resolve(root, path)
+        kind = _kind(root / resolved[1:])
+        existing = PurePosixPath(resolved)
+        while _kind(root / str(existing)[1:]) == "missing" and existing.name:
+            existing = existing.parent
+        return Located(
+            path=resolved,
+            kind=kind,
+            existing=str(existing),
+            archived=is_archived(resolved, mounts),
+        )
+
+    def read(self, path: str, limit: int) -> bytes:
+        """Read at most ``limit`` bytes of a regular file whose path has no links any more.
+
+        Raises:
+            OSError: it is gone, or was swapped for something else meanwhile.
+        """
+        with open_beneath(self._folder / "root", path) as file:
+            return file.read(limit)
+
+
+@contextmanager
+def open_beneath(root: Path, path: str) -> Iterator[BinaryIO]:
+    """Open a regular file below ``root`` without following any link on the way."""
+    flags = os.O_NOFOLLOW | os.O_CLOEXEC
+    parts = PurePosixPath(path).parts[1:]
+    with ExitStack() as stack:
+        folder = os.open(root, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+        stack.callback(os.close, folder)
+        for part in parts[:-1]:
+            folder = os.open(part, os.O_PATH | os.O_DIRECTORY | flags, dir_fd=folder)
+            stack.callback(os.close, folder)
+        last = os.open(parts[-1], os.O_RDONLY | os.O_NONBLOCK | flags, dir_fd=folder)
+        file = stack.enter_context(os.fdopen(last, "rb"))
+        if not stat.S_ISREG(os.fstat(last).st_mode):
+            raise OSError(errno.EINVAL, "no regular file", path)
+        yield file
+
+
+def resolve(root: Path, path: str) -> str:
+    """Follow links as a process with root folder ``root`` would; the host's are never followed.
+
+    Raises:
+        EngineFailure: too many links.
+    """
+    todo = [part for part in reversed(PurePosixPath(path).parts) if part != "/"]
+    done: list[str] = []
+    links = 0
+    while todo:
+        part = todo.pop()
+        if part == "..":
+            del done[-1:]
+            continue
+        place = root.joinpath(*done, part)
+        if not place.is_symlink():
+            done.append(part)
+            continue
+        links += 1
+        if links > MAX_LINKS:
+            raise EngineFailure(f"too many symbolic links at {path}")
+        target = PurePosixPath(place.readlink())
+        if target.is_absolute():
+            done.clear()
+        todo.extend(name for name in reversed(target.parts) if name != "/")
+    return "/" + "/".join(done)
+
+
+def _kind(place: Path) -> Kind:
+    try:
+        mode = place.lstat().st_mode
+    except OSError:
+        return "missing"
+    if stat.S_ISREG(mode):
+        return "file"
+    return "folder" if stat.S_ISDIR(mode) else "other"
+
+
+class ProbeLocator:
+    """Asks a script in the sandbox."""
+
+    def __init__(self, ask: Callable[[str], str]) -> None:
+        self._ask = ask
+
+    def locate(self, path: str) -> Located:
+        """Follow the symbolic links of an absolute path; missing parts stay as they are."""
+        said = self._ask(path)
+        lines = said.split("\n", 3)
+        if len(lines) != 4 or lines[0] not in {"file", "folder", "other", "missing"}:
+            raise EngineFailure(f"cannot find out where {path} lies: {said[:200]!r}")
+        kind, resolved, existing, mounts = lines
+        return Located(
+            path=resolved,
+            kind=kind,  # type: ignore[arg-type]  # checked above
+            existing=existing,
+            archived=is_archived(resolved, parse_mountinfo(mounts)),
+        )

@@ -1,0 +1,83 @@
+"""The parts of a started sandbox, put together for one container."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sandbox.engine.archive import Owner
+from sandbox.engine.client import Engine
+from sandbox.engine.executor import Executor
+from sandbox.engine.inside import Tracking, choose
+from sandbox.engine.runner import Runner
+from sandbox.engine.transfer import Transfer
+
+ROOT = frozenset({"", "0", "root"})
+
+
+def is_root(user: str) -> bool:
+    """Tell whether a "name", "uid" or "uid:gid" (or none) is the image's root."""
+    return user.partition(":")[0] in ROOT
+
+
+@dataclass(frozen=True, kw_only=True)
+class Running:
+    """What there is of a sandbox from ``start`` to ``close``."""
+
+    container: str
+    user: str
+    image_env: Mapping[str, str]
+    executor: Executor
+    transfer: Transfer
+
+    @classmethod
+    def assemble(
+        cls,
+        engine: Engine,
+        container: str,
+        config: Mapping[str, Any],
+        *,
+        user: str,
+        workdir: str | None,
+        pid: Callable[[], int],
+        tracking: Tracking,
+    ) -> Running:
+        """Put the parts together; asks the engine nothing.
+
+        Args:
+            engine: where the container runs.
+            container: its id.
+            config: the image's "Config" as the engine tells it.
+            user: whom commands run as.
+            workdir: where commands run, instead of the image's folder.
+            pid: asks for the host pid of the container's init.
+            tracking: see ``choose``.
+        """
+        api, info = engine.sdk.api, engine.info
+        executor = Executor(
+            Runner(api, container, user=user or "0"),
+            lambda script: choose(info, container, pid=pid, run_script=script, tracking=tracking),
+            workdir=workdir or str(config.get("WorkingDir") or "/"),
+        )
+        return cls(
+            container=container,
+            user=user,
+            image_env=_variables(config.get("Env") or ()),
+            executor=executor,
+            transfer=Transfer(api, container, executor, as_root=is_root(user)),
+        )
+
+    def owner(self) -> Owner | None:
+        """Give the user's numbers where its name alone tells them."""
+        uid, _, gid = self.user.partition(":")
+        if uid in ROOT and gid in ROOT:
+            return Owner(uid=0, gid=0)
+        if uid.isdecimal() and gid.isdecimal():
+            return Owner(uid=int(uid), gid=int(gid))
+        return None
+
+
+def _variables(lines: Sequence[str]) -> dict[str, str]:
+    pairs = (line.partition("=") for line in lines)
+    return {name: value for name, _, value in pairs}

@@ -1,0 +1,139 @@
+"""Where bundles are made: pinned artifacts in, verified tars out, one maker a bundle at a time."""
+
+from __future__ import annotations
+
+import shutil
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from sandbox.cache import published
+from sandbox.progress import Progress
+from sandbox.runtimes.bundle import (
+    Assembled,
+    Ingredient,
+    artifacts_of,
+    assemble,
+    check_assembled,
+)
+from sandbox.runtimes.fetch import Fetcher, Source
+from sandbox.runtimes.lock import LockedArtifact, LockedBundle
+from sandbox.runtimes.pins import Pins, Runtime
+from sandbox.runtimes.sources import Sources
+from sandbox.runtimes.store import Store
+from sandbox.runtimes.tools import ensure_tool, host_platform, tool_at_hand, tool_for
+
+
+class Workshop:
+    """The store and the clients of one pins file; a context manager.
+
+    Args:
+        pins: what may be made.
+        known: lock entries by artifact id; those of tools are looked up here.
+        store: where files are kept.
+        progress: told about all long work.
+        sources: overrides how artifacts are fetched, by client name.
+    """
+
+    def __init__(
+        self,
+        pins: Pins,
+        known: Callable[[], Mapping[str, LockedArtifact]],
+        *,
+        store: Store,
+        progress: Progress,
+        sources: Mapping[str, Callable[[], Source]] | None = None,
+    ) -> None:
+        self.pins, self.store, self.progress = pins, store, progress
+        self.clients = Sources(self.pinned_npm)
+        self._known = known
+        self._fetcher = Fetcher(store, sources or self.clients.by_client())
+
+    def __enter__(self) -> Self:
+        self.clients.__enter__()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.clients.__exit__(kind, error, trace)
+
+    def fetch(self, artifact: LockedArtifact) -> Path:
+        """Return the verified file of a locked artifact; see ``Fetcher.ensure``."""
+        return self._fetcher.ensure(artifact, self.progress)
+
+    def resolve(self, artifact: str) -> LockedArtifact:
+        """Return a new lock entry for a pinned artifact; see ``Fetcher.resolve``."""
+        return self._fetcher.resolve(self.pins.artifact[artifact], self.progress)
+
+    def pinned_npm(self) -> tuple[str, ...]:
+        """Return the argv of the pinned npm, fetched and unpacked if need be."""
+        tool = tool_for(self.pins, "npm", host_platform())
+        artifact = self._known().get(tool.artifact) or self.resolve(tool.artifact)
+        return ensure_tool(
+            tool, artifact, store=self.store, fetch=self.fetch, progress=self.progress
+        )
+
+    def npm_at_hand(self) -> bool:
+        """Whether npm can be asked at once: it is on PATH, or the pinned one is unpacked."""
+        if shutil.which("npm", path=self.clients.env.get("PATH", "")):
+            return True
+        tool = tool_for(self.pins, "npm", host_platform())
+        artifact = self._known().get(tool.artifact)
+        return artifact is not None and tool_at_hand(tool, artifact, self.store)
+
+    def make(
+        self,
+        harness: str,
+        runtime: Runtime,
+        artifacts: Mapping[str, LockedArtifact],
+        path: Path,
+        *,
+        expect: LockedBundle | None,
+    ) -> Assembled:
+        """Fetch what a bundle is made of and publish it at ``path``.
+
+        Args:
+            harness: whose bundle it is.
+            runtime: the pins' recipe.
+            artifacts: lock entries by artifact id.
+            path: where the tar is to be; the caller holds its lock.
+            expect: the bundle it must come out as; None while locking.
+
+        Raises:
+            IntegrityError: it came out as another one; nothing is published.
+        """
+        ingredients = {
+            name: Ingredient(self.pins.artifact[name], artifacts[name], self.fetch(artifacts[name]))
+            for name in artifacts_of(runtime)
+        }
+        pin = self.pins.harness[harness]
+        label = f"{harness} for {' and '.join(runtime.platforms)}"
+        with (
+            published(path) as out,
+            _stage(path) as stage,
+            self.progress.step(f"assembling {label}") as step,
+        ):
+            if expect:
+                step.total(2 * expect.size)  # every byte is unpacked, then packed
+            made = assemble(harness, pin, runtime, ingredients, out, stage=stage, step=step)
+            if expect:
+                check_assembled(made, size=expect.size, sha256=expect.sha256, what=label)
+        return made
+
+
+@contextmanager
+def _stage(path: Path) -> Iterator[Path]:
+    # named like the leftovers that the next writer of ``path`` removes
+    folder = path.parent / f".{path.name}.tmp-stage-{uuid.uuid4().hex}"
+    folder.mkdir()
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder)

@@ -1,0 +1,94 @@
+"""Each check catches its planted defects, and cells without a defect pass every check."""
+
+from __future__ import annotations
+
+import datetime as dt
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from sandbox.conformance.scenarios import SCENARIOS
+from sandbox.evidence.baseline import Baseline
+from sandbox.evidence.checks import CHECKS
+from sandbox.evidence.judge import judge
+from sandbox.evidence.results import CellResult, CellState
+from sandbox.evidence.verdict import Status
+from tests.broken.defects import DEFECTS, Defect
+from tests.broken.goodcells import good, write
+
+TODAY = dt.date(2027, 1, 1)
+
+
+def judged(folder: Path) -> CellResult:
+    return judge(folder, baseline=Baseline(), today=TODAY).cells[0]
+
+
+@pytest.mark.parametrize("dialect", ["responses", "chat"])
+@pytest.mark.parametrize("scenario", sorted(SCENARIOS))
+def test_a_good_cell_passes_every_check(scenario: str, dialect: str, tmp_path: Path) -> None:
+    found = judged(write(tmp_path / "cell", good(scenario, dialect)))  # type: ignore[arg-type]
+    assert {v.check: v.reason for v in found.non_passes} == {}
+    assert found.state is CellState.PASS
+    assert [v.check for v in found.verdicts] == list(CHECKS)
+
+
+def test_every_check_passes_somewhere(tmp_path: Path) -> None:
+    passing = set()
+    for scenario in SCENARIOS:
+        found = judged(write(tmp_path / scenario, good(scenario)))
+        passing |= {v.check for v in found.verdicts if v.status is Status.PASS}
+    assert passing == set(CHECKS)
+
+
+def test_every_check_has_a_planted_defect() -> None:
+    assert {defect.check for defect in DEFECTS} == set(CHECKS)
+
+
+@pytest.mark.parametrize("defect", DEFECTS, ids=lambda d: f"{d.check}: {d.name}")
+def test_the_check_catches_its_defect(defect: Defect, tmp_path: Path) -> None:
+    folder = write(tmp_path / "cell", defect.files())
+    defect.spoil(folder)
+    found = judged(folder)
+    failed = {v.check: v.reason for v in found.verdicts if v.status is Status.FAIL}
+    errors = {v.check: v.reason for v in found.verdicts if v.status is Status.ERROR}
+    assert errors == {}
+    assert failed.get(defect.check), f"{defect.check} did not see it; failed: {failed}"
+    assert set(failed) - {defect.check} <= defect.also, failed
+
+
+FILES = {
+    "row": "rollouts.jsonl",
+    "witness": "witness.json",
+    "exchanges": "exchanges.jsonl",
+    "receipt": "receipt.json",
+    "install": "install.json",
+    "egress": "egress.jsonl",
+}
+
+
+@pytest.mark.parametrize(("fact", "name"), FILES.items(), ids=list(FILES.values()))
+def test_missing_evidence_fails_and_is_named(fact: str, name: str, tmp_path: Path) -> None:
+    found = judged(write(tmp_path / "cell", replace(good(), **{fact: None})))  # type: ignore[arg-type]
+    reasons = [v.reason for v in found.verdicts if v.status is Status.FAIL]
+    assert any("missing evidence" in reason and name in reason for reason in reasons)
+    assert found.state is CellState.FAIL
+
+
+@pytest.mark.parametrize("name", sorted({*FILES.values(), "footprint.json"} - {"egress.jsonl"}))
+def test_a_torn_file_fails_and_never_crashes(name: str, tmp_path: Path) -> None:
+    folder = write(tmp_path / "cell", good())
+    path = folder / name
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+    found = judged(folder)
+    assert found.state is CellState.FAIL
+    schema = next(v for v in found.verdicts if v.check == "row_schema")
+    assert name in schema.reason
+
+
+def test_reasons_are_short_enough_for_a_terminal(tmp_path: Path) -> None:
+    for number, defect in enumerate(DEFECTS):
+        folder = write(tmp_path / str(number), defect.files())
+        defect.spoil(folder)
+        for verdict in judged(folder).verdicts:
+            assert len(verdict.reason) < 600, verdict

@@ -1,0 +1,144 @@
+"""Starting an engine for real: a second one, in a network namespace of its own."""
+
+from __future__ import annotations
+
+import dataclasses
+import multiprocessing
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from sandbox.engine.client import Engine
+from sandbox.engine.host import Daemon, ensure_engine, running
+from sandbox.errors import PrerequisiteMissing
+from sandbox.progress import PlainProgress
+
+pytestmark = [
+    pytest.mark.docker,
+    pytest.mark.skipif(os.geteuid() != 0, reason="only root can start an engine"),
+    pytest.mark.skipif(shutil.which("dockerd") is None, reason="dockerd is not installed"),
+]
+
+# Its own network namespace keeps it from the other engine's bridge and packet filter.
+START = (
+    "ip link set lo up; echo started >>$1/starts; exec dockerd --data-root $1/data "
+    "--exec-root $1/exec --pidfile $1/pid -H unix://$1/sock"
+)
+
+
+@pytest.fixture
+def daemon() -> Iterator[Daemon]:
+    """Describe an engine below a short path (a socket's address has at most 107 octets)."""
+    root = Path(subprocess.check_output(["mktemp", "-d", "/tmp/sbx-XXXXXX"], text=True).strip())
+    made = Daemon(
+        argv=("unshare", "--net", "sh", "-c", START, "sh", str(root)),
+        host=f"unix://{root}/sock",
+        pidfile=root / "pid",
+        containerd_pidfile=root / "exec/containerd/containerd.pid",
+        service=None,
+        state=root / "state",
+    )
+    try:
+        yield made
+    finally:
+        stop(made, signal.SIGTERM)
+        if f" {root}/data " in Path("/proc/self/mounts").read_text():
+            subprocess.run(["umount", str(root / "data")], check=True)  # a killed engine's
+        shutil.rmtree(root)
+
+
+def stop(daemon: Daemon, how: signal.Signals) -> None:
+    """End the engine of ``daemon``, and reap it when it is this process's child."""
+    pid = running(daemon.pidfile, "dockerd")
+    if pid is None:
+        return
+    os.kill(pid, how)
+    deadline = time.monotonic() + 30
+    while Path(f"/proc/{pid}").exists():
+        with suppress(ChildProcessError):
+            os.waitpid(pid, os.WNOHANG)
+        assert time.monotonic() < deadline, f"engine {pid} does not end"
+        time.sleep(0.05)
+
+
+def starts(daemon: Daemon) -> int:
+    return len((daemon.state.parent / "starts").read_text().splitlines())
+
+
+def test_it_starts_once_and_says_so(daemon: Daemon, capsys: pytest.CaptureFixture[str]) -> None:
+    with ensure_engine(PlainProgress(), daemon=daemon) as engine:
+        assert engine.info.host == daemon.host
+        assert engine.sdk.containers.list(all=True) == []
+    said = capsys.readouterr().err.splitlines()
+    assert len(said) == 2
+    assert said[0].startswith("Starting")
+    assert said[1].startswith(f"Docker engine {engine.info.version}: started as process")
+    assert str(daemon.log) in said[1]
+
+    with ensure_engine(PlainProgress(), daemon=daemon):
+        assert capsys.readouterr().err == ""
+    assert starts(daemon) == 1
+
+
+def test_it_is_detached_from_its_starter(daemon: Daemon) -> None:
+    ensure_engine(PlainProgress(quiet=True), daemon=daemon).close()
+    pid = int(daemon.pidfile.read_text())
+    assert os.getsid(pid) != os.getsid(0)
+    assert Path(f"/proc/{pid}/cwd").readlink() == Path("/")
+    files = {n: str(Path(f"/proc/{pid}/fd/{n}").readlink()) for n in range(3)}
+    assert files == {0: "/dev/null", 1: str(daemon.log), 2: str(daemon.log)}
+    held = {str(entry.readlink()) for entry in Path(f"/proc/{pid}/fd").iterdir()}
+    assert not any(name.startswith(str(daemon.state / "start")) for name in held)
+
+
+def ensure_in_child(daemon: Daemon) -> None:
+    ensure_engine(PlainProgress(quiet=True), daemon=daemon).close()
+
+
+def test_two_runs_at_once_start_one_which_outlives_both(daemon: Daemon) -> None:
+    spawn = multiprocessing.get_context("spawn")
+    runs = [spawn.Process(target=ensure_in_child, args=(daemon,)) for _ in range(2)]
+    for run in runs:
+        run.start()
+    for run in runs:
+        run.join(60)
+        assert run.exitcode == 0
+        run.close()
+    assert starts(daemon) == 1
+    Engine.connect(daemon.host).close()
+
+
+def test_after_a_kill_it_starts_again_though_the_pid_file_is_there(daemon: Daemon) -> None:
+    ensure_engine(PlainProgress(quiet=True), daemon=daemon).close()
+    stop(daemon, signal.SIGKILL)
+    assert daemon.pidfile.exists()
+    ensure_engine(PlainProgress(quiet=True), daemon=daemon).close()
+    assert starts(daemon) == 2
+
+
+def test_a_recycled_pid_in_the_pid_file_does_not_stop_it(daemon: Daemon) -> None:
+    daemon.pidfile.write_text(str(os.getpid()))
+    ensure_engine(PlainProgress(quiet=True), daemon=daemon).close()
+    assert int(daemon.pidfile.read_text()) != os.getpid()
+
+
+def test_an_engine_that_fails_shows_its_last_words(daemon: Daemon) -> None:
+    script = "echo cannot mount the thing >&2; exit 3"
+    broken = dataclasses.replace(daemon, argv=("sh", "-c", script))
+    with pytest.raises(PrerequisiteMissing) as caught:
+        ensure_engine(PlainProgress(quiet=True), daemon=broken)
+    assert "  | cannot mount the thing" in caught.value.message
+    assert "it has ended" in caught.value.message
+    assert str(daemon.log) in (caught.value.cure or "")
+
+
+if __name__ == "__main__":  # spawned children import this file
+    sys.exit(pytest.main([__file__]))

@@ -1,0 +1,238 @@
+"""Judging a run: states, the baseline, staleness, exit codes, and the same result each time."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import time
+from pathlib import Path
+
+import pytest
+
+from sandbox.errors import NothingSelected, UsageError
+from sandbox.evidence.baseline import Baseline, KnownFailure
+from sandbox.evidence.cell import Refusal, RunRecord
+from sandbox.evidence.checks import CHECKS
+from sandbox.evidence.folder import CellFiles, cell_folder, write_run
+from sandbox.evidence.judge import judge, write_verdicts
+from sandbox.evidence.records import ToolStatus
+from sandbox.evidence.results import CellState, CellVerdicts, RunVerdicts
+from sandbox.evidence.verdict import Status
+from tests.broken.defects import tool_status, with_cell, with_observed, with_witness
+from tests.broken.goodcells import START, good, write
+
+TODAY = dt.date(2027, 1, 1)
+REASON = "the harness stores exit 7 as completed"
+
+
+def wrong_status(image: str = "debian-12") -> CellFiles:
+    return with_observed(good("tool_failure", image=image), tool_status(ToolStatus.COMPLETED))
+
+
+def refused(kind: str) -> CellFiles:
+    refusal = Refusal(kind=kind, reason="no bash", cure="add bash")
+    return CellFiles(cell=good().cell.model_copy(update={"refusal": refusal}))
+
+
+def run_of(tmp_path: Path, *cells: CellFiles, planned: tuple[str, ...] = ()) -> Path:
+    run = tmp_path / "run"
+    ids = tuple(files.cell.cell_id for files in cells)
+    record = RunRecord(run_id="run1", profile="quick", cells=(*ids, *planned), started_at=START)
+    write_run(run, record)
+    for files in cells:
+        write(cell_folder(run, files.cell.cell_id), files)
+    return run
+
+
+def judged(run: Path, *entries: KnownFailure, today: dt.date = TODAY) -> RunVerdicts:
+    return judge(run, baseline=Baseline(known=entries), today=today)
+
+
+def known(
+    cell: str = "codex/*/tool_failure",
+    check: str = "tool_status",
+    expires: dt.date | None = None,
+) -> KnownFailure:
+    return KnownFailure(cell=cell, check=check, reason=REASON, expires=expires)
+
+
+def test_a_clean_run(tmp_path: Path) -> None:
+    found = judged(run_of(tmp_path, good("tool_success"), good("model_error")))
+    assert found.exit_code == 0
+    assert found.run_id == "run1"
+    assert [cell.state for cell in found.cells] == [CellState.PASS] * 2
+    assert found.summary.cells["pass"] == 2
+    assert set(found.summary.tiers) == {"P0", "P1", "P2"}
+
+
+def test_cells_keep_the_order_of_the_plan(tmp_path: Path) -> None:
+    found = judged(
+        run_of(tmp_path, good("tool_success"), good("model_error", "chat"), good("retry_500"))
+    )
+    assert [cell.cell_id.split("/")[2] for cell in found.cells] == [
+        "tool_success",
+        "model_error",
+        "retry_500",
+    ]
+
+
+def test_a_failure_ends_with_1(tmp_path: Path) -> None:
+    found = judged(run_of(tmp_path, wrong_status()))
+    assert (found.exit_code, found.cells[0].state) == (1, CellState.FAIL)
+    assert [v.check for v in found.cells[0].unknown_failures] == ["tool_status"]
+
+
+def test_a_known_failure_ends_with_0_and_keeps_its_reason(tmp_path: Path) -> None:
+    found = judged(run_of(tmp_path, wrong_status()), known())
+    assert (found.exit_code, found.cells[0].state) == (0, CellState.KNOWN)
+    assert found.cells[0].non_passes[0].known == REASON
+    assert found.summary.known == 1
+
+
+def test_an_expired_entry_counts_no_more(tmp_path: Path) -> None:
+    found = judged(run_of(tmp_path, wrong_status()), known(expires=dt.date(2026, 12, 31)))
+    assert found.exit_code == 1
+    assert "expired on 2026-12-31" in found.cells[0].non_passes[0].reason
+    assert found.stale == ()
+
+
+def test_a_stale_entry_ends_with_1(tmp_path: Path) -> None:
+    found = judged(run_of(tmp_path, good("tool_failure")), known())
+    assert found.exit_code == 1
+    assert [(s.cell, s.check, s.near) for s in found.stale] == [
+        ("codex/*/tool_failure", "tool_status", None)
+    ]
+    assert found.cells[0].state is CellState.PASS
+
+
+def test_an_entry_is_used_when_one_of_its_cells_fails(tmp_path: Path) -> None:
+    run = run_of(tmp_path, wrong_status(), good("tool_failure", image="alpine-3.23"))
+    assert judged(run, known()).exit_code == 0
+
+
+def test_entries_of_cells_outside_the_run_are_left_alone(tmp_path: Path) -> None:
+    assert judged(run_of(tmp_path, good()), known(cell="opencode/*/*")).exit_code == 0
+
+
+def test_the_near_miss_of_a_stale_entry_is_named(tmp_path: Path) -> None:
+    run = run_of(tmp_path, wrong_status(), good("tool_failure", image="alpine-3.23"))
+    other_cell = judged(run, known(cell="codex/alpine-*/tool_failure")).stale[0]
+    assert other_cell.near is not None
+    assert "tool_status fails in codex/debian-12/tool_failure" in other_cell.near
+    other_check = judged(run, known(check="tool_output")).stale[0]
+    assert other_check.near is not None
+    assert other_check.near.startswith("tool_status fails in a cell")
+
+
+def test_contradicting_entries_are_a_usage_error(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="two baseline entries"):
+        judged(run_of(tmp_path, wrong_status()), known(), known(cell="codex/*/*"))
+
+
+@pytest.mark.parametrize(
+    ("kind", "state"), [("error", CellState.ERROR), ("unsupported", CellState.REFUSED)]
+)
+def test_a_refused_cell_never_passes(kind: str, state: CellState, tmp_path: Path) -> None:
+    found = judged(run_of(tmp_path, refused(kind)))
+    assert (found.exit_code, found.cells[0].state) == (4, state)
+    (verdict,) = found.cells[0].verdicts
+    assert (verdict.check, verdict.status) == ("cell_run", Status.ERROR)
+    assert verdict.reason == f"{kind}: no bash (what to do: add bash)"
+
+
+def test_the_baseline_covers_what_is_unsupported_and_no_error(tmp_path: Path) -> None:
+    entry = known(cell="codex/*/*", check="cell_run")
+    unsupported = judged(run_of(tmp_path / "a", refused("unsupported")), entry)
+    assert (unsupported.exit_code, unsupported.cells[0].state) == (0, CellState.REFUSED)
+    assert judged(run_of(tmp_path / "b", refused("error")), entry).exit_code == 4
+
+
+def test_an_unsupported_entry_is_stale_once_the_cell_runs(tmp_path: Path) -> None:
+    found = judged(run_of(tmp_path, good()), known(cell="codex/*/*", check="cell_run"))
+    assert (found.exit_code, len(found.stale)) == (1, 1)
+
+
+def test_what_could_not_be_found_out_stands_above_what_failed(tmp_path: Path) -> None:
+    lost = "codex/debian-12/retry_500"
+    found = judged(run_of(tmp_path, wrong_status(), planned=(lost,)))
+    assert found.exit_code == 4
+    assert found.cells[1].cell_id == lost
+    assert found.cells[1].record is None
+    assert "planned and not recorded" in found.cells[1].verdicts[0].reason
+
+
+def test_an_unreadable_cell_record_is_an_error_of_that_cell(tmp_path: Path) -> None:
+    run = run_of(tmp_path, good(), good("model_error"))
+    (cell_folder(run, good().cell.cell_id) / "cell.json").write_text("{")
+    found = judged(run)
+    assert [cell.state for cell in found.cells] == [CellState.ERROR, CellState.PASS]
+    assert "cannot be judged" in found.cells[0].verdicts[0].reason
+
+
+def test_a_cell_in_another_s_folder_is_an_error(tmp_path: Path) -> None:
+    run = run_of(tmp_path, good())
+    folder = cell_folder(run, good().cell.cell_id)
+    folder.rename(folder.with_name("model_error"))
+    found = judged(run)
+    assert {cell.cell_id: cell.state for cell in found.cells} == {
+        "codex/debian-12/tool_success": CellState.ERROR,
+        "codex/debian-12/model_error": CellState.ERROR,
+    }
+
+
+def test_an_error_keeps_a_baseline_entry_from_being_stale(tmp_path: Path) -> None:
+    run = run_of(tmp_path, refused("error"))
+    assert judged(run, known(cell="codex/*/*")).stale == ()
+
+
+def test_an_empty_folder_selects_nothing(tmp_path: Path) -> None:
+    with pytest.raises(NothingSelected):
+        judged(tmp_path)
+
+
+def test_one_cell_folder_can_be_judged_alone(tmp_path: Path) -> None:
+    folder = write(tmp_path / "anything", wrong_status())
+    found = judged(folder)
+    assert (found.run_id, found.exit_code) == ("run1", 1)
+    write_verdicts(folder, found)
+    assert (folder / "verdicts.json").is_file()
+
+
+def test_judging_again_gives_identical_files(tmp_path: Path) -> None:
+    run = run_of(tmp_path, wrong_status(), good("model_error"), planned=("a/b/c",))
+    first = judged(run, known())
+    write_verdicts(run, first)
+    texts = {p: p.read_text() for p in run.glob("cells/*/*/*/verdicts.json")}
+    assert len(texts) == 2
+    second = judged(run, known())
+    write_verdicts(run, second)
+    assert second == first
+    assert {p: p.read_text() for p in texts} == texts
+
+
+def test_verdict_files_are_read_again(tmp_path: Path) -> None:
+    run = run_of(tmp_path, wrong_status())
+    found = judged(run, known())
+    write_verdicts(run, found)
+    text = (cell_folder(run, found.cells[0].cell_id) / "verdicts.json").read_text()
+    kept = CellVerdicts.model_validate_json(text, strict=True)
+    assert kept.state is CellState.KNOWN
+    assert kept.verdicts == found.cells[0].verdicts
+    assert json.loads(text)["schema_version"] == "1.0"
+
+
+def test_only_asked_for_checks_are_judged(tmp_path: Path) -> None:
+    run = run_of(tmp_path, with_witness(good(), survivors=None))
+    found = judge(run, baseline=Baseline(), today=TODAY, checks=[CHECKS["row_schema"]])
+    assert [v.check for v in found.cells[0].verdicts] == ["row_schema"]
+    assert found.exit_code == 0
+
+
+def test_a_hundred_cells_are_judged_fast(tmp_path: Path) -> None:
+    cells = [
+        with_cell(good(), scenario=f"s{n}", cell_id=f"codex/debian-12/s{n}") for n in range(100)
+    ]
+    run = run_of(tmp_path, *cells)
+    started = time.monotonic()
+    assert judged(run).exit_code == 0
+    assert time.monotonic() - started < 3.0

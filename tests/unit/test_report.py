@@ -1,0 +1,240 @@
+"""Reports: what they say, in how many columns, and that programs can read them."""
+
+from __future__ import annotations
+
+import datetime as dt
+import io
+import json
+from pathlib import Path
+
+import pytest
+from junitparser import Error, Failure, JUnitXml, Skipped, TestSuite
+from rich.console import Console
+
+from sandbox.evidence.baseline import Baseline, KnownFailure
+from sandbox.evidence.cell import Refusal, RunRecord
+from sandbox.evidence.checks import CHECKS
+from sandbox.evidence.folder import CellFiles, write_run
+from sandbox.evidence.judge import judge, judge_cell
+from sandbox.evidence.records import ToolStatus
+from sandbox.evidence.results import CellResult, RunVerdicts, StaleEntry, exit_code, summarise
+from sandbox.evidence.view import CellEvidence
+from sandbox.report.jsonreport import Results
+from sandbox.report.markdown import summary
+from sandbox.report.terminal import render, report
+from sandbox.report.texts import report_files
+from tests.broken.defects import tool_status, with_cell, with_observed, with_witness
+from tests.broken.goodcells import good
+
+TODAY = dt.date(2027, 1, 1)
+BASELINE = Baseline(
+    known=(
+        KnownFailure(
+            cell="opencode/*/tool_failure",
+            check="tool_status",
+            reason="exit 7 is stored as completed",
+        ),
+    )
+)
+STALE = StaleEntry(
+    cell="codex/*/retry_500", check="step_join", reason="retries were steps", near="tool_status"
+)
+
+
+def result(files: CellFiles) -> CellResult:
+    return judge_cell(CellEvidence(files), baseline=BASELINE, today=TODAY, checks=CHECKS.values())
+
+
+def run_of(*cells: CellFiles, stale: tuple[StaleEntry, ...] = ()) -> RunVerdicts:
+    found = tuple(map(result, cells))
+    return RunVerdicts(
+        run_id="20270101-1",
+        profile="quick",
+        cells=found,
+        stale=stale,
+        summary=summarise(found, stale),
+        exit_code=int(exit_code(found, stale)),
+    )
+
+
+def refused() -> CellFiles:
+    cell = good("retry_500", "chat").cell
+    refusal = Refusal(kind="unsupported", reason="no <bash> | here", cure="add *bash*")
+    return CellFiles(cell=cell.model_copy(update={"refusal": refusal}))
+
+
+def failing() -> CellFiles:
+    return with_witness(good("model_error"), session_dir_gone=False, survivors=None)
+
+
+def mixed(stale: tuple[StaleEntry, ...] = (STALE,)) -> RunVerdicts:
+    lied = with_observed(good("tool_failure", "chat"), tool_status(ToolStatus.COMPLETED))
+    return run_of(good("tool_success"), failing(), lied, refused(), stale=stale)
+
+
+def wide() -> RunVerdicts:
+    cells = [
+        with_cell(
+            good("tool_success", image=image),
+            scenario=f"scenario_number_{n}",
+            cell_id=f"codex/{image}/scenario_number_{n}",
+        )
+        for image in ("debian-12", "an-image-with-a-very-long-name-1.2.3")
+        for n in range(25)
+    ]
+    return run_of(*cells)
+
+
+def test_the_table_says_each_cell_in_a_word() -> None:
+    text = render(mixed(), results="results/20270101-1")
+    row = next(line for line in text.splitlines() if "codex 1.2.3" in line)
+    assert "pass" in row
+    assert "FAIL (2)" in row
+    other = next(line for line in text.splitlines() if "opencode 1.2.3" in line)
+    assert "known (1)" in other
+    assert "refused" in other
+    assert "debian-12" in text
+
+
+def test_each_non_pass_is_listed_with_its_reason() -> None:
+    text = render(mixed(), width=200)
+    assert "FAIL codex/debian-12/model_error session_dir_gone (P1)" in text
+    assert "expected /var/tmp/agent-1 to be gone" in text
+    assert "known opencode/debian-12/tool_failure tool_status (P0)" in text
+    assert "baseline: exit 7 is stored as completed" in text
+    assert "error opencode/debian-12/retry_500 cell_run (P0)" in text
+    assert "STALE baseline entry codex/*/retry_500 step_join" in text
+    assert "near miss: tool_status" in text
+    assert "4 cells: 1 pass, 1 known, 1 fail, 1 refused" in text
+
+
+def test_unknown_failures_come_before_known_ones() -> None:
+    text = render(mixed(), width=200)
+    assert text.index("FAIL codex/") < text.index("known opencode/")
+
+
+def test_the_results_folder_is_the_last_line() -> None:
+    assert render(mixed(), results="results/x").splitlines()[-1] == "results: results/x"
+
+
+@pytest.mark.parametrize("width", [60, 80, 120])
+def test_no_line_is_wider_than_the_terminal(width: int) -> None:
+    for run in (mixed(), wide()):
+        for line in render(run, width=width, results="r").splitlines():
+            assert len(line) <= width, line
+
+
+def test_many_scenarios_fill_several_tables() -> None:
+    text = render(wide(), width=80)
+    for n in range(25):
+        assert f"number_{n} " in text
+    assert text.count("harness image") > 3
+
+
+def test_the_quick_profile_is_one_table_in_80_columns() -> None:
+    cells = [
+        good(scenario, dialect, image=image)
+        for dialect in ("responses", "chat")
+        for image in ("debian-12", "alpine-3.23")
+        for scenario in ("tool_success", "tool_failure", "model_error", "retry_500", "run_timeout")
+    ]
+    text = render(run_of(*cells), width=80)
+    assert text.count("harness image") == 1
+    assert text.count(" pass ") == 20
+
+
+def test_colour_is_only_for_terminals_and_never_with_no_color(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def shown(**options: object) -> str:
+        out = io.StringIO()
+        Console(file=out, width=80, **options).print(report(mixed()))  # type: ignore[arg-type]
+        return out.getvalue()
+
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    assert "\x1b[" not in shown()
+    assert "\x1b[1;31m" in shown(force_terminal=True, color_system="standard")
+    monkeypatch.setenv("NO_COLOR", "1")
+    coloured = shown(force_terminal=True, color_system="standard")
+    assert "31m" not in coloured
+    assert "FAIL (2)" in coloured
+
+
+def test_text_of_harnesses_is_no_markup() -> None:
+    files = with_witness(good("model_error"), errors=("[red]boom[/red] [/]",))
+    assert "[red]boom[/red] [/]" in render(run_of(files), width=200)
+
+
+def test_the_summary_has_one_table_and_the_findings() -> None:
+    text = summary(mixed())
+    lines = text.splitlines()
+    assert lines[0] == "## Conformance run 20270101-1, profile quick"
+    head = next(line for line in lines if line.startswith("| harness"))
+    assert head == (
+        "| harness | version | image | tool\\_success | model\\_error | tool\\_failure "
+        "| retry\\_500 |"
+    )
+    codex = next(line for line in lines if line.startswith("| codex"))
+    assert codex.count("|") == head.count("|")
+    assert "❌ FAIL (2)" in codex
+    assert "no &lt;bash&gt; \\| here" in text
+    assert "add \\*bash\\*" in text
+    assert "- **STALE** baseline entry `codex/*/retry_500` `step_join`" in text
+
+
+def test_a_clean_summary_has_no_findings() -> None:
+    assert "Findings" not in summary(run_of(good()))
+
+
+def test_the_summary_stays_under_its_limit() -> None:
+    whole = summary(mixed())
+    limit = len(whole.encode()) - 50
+    short = summary(mixed(), limit=limit)
+    assert len(short.encode()) <= limit
+    assert "more findings in results.json" in short
+
+
+def test_results_are_read_back_strictly() -> None:
+    text = report_files(mixed())["results.json"]
+    found = Results.model_validate_json(text, strict=True)
+    assert found.schema_version == "1.0"
+    assert found.exit_code == 4
+    assert [check.id for check in found.checks] == list(CHECKS)
+    cell = found.cells[0]
+    assert (cell.harness, cell.version, cell.image_id) == ("codex", "1.2.3", "sha256:1")
+    assert cell.proves
+    raw = json.loads(text)
+    assert raw["cells"][2]["verdicts"][0].keys() >= {"check", "tier", "status", "reason", "known"}
+
+
+def test_junit_has_a_case_for_each_check_of_a_cell(tmp_path: Path) -> None:
+    path = tmp_path / "junit.xml"
+    path.write_text(report_files(mixed())["junit.xml"])
+    xml = JUnitXml.fromfile(str(path))
+    suites = {suite.name: list(suite) for suite in xml if isinstance(suite, TestSuite)}
+    assert list(suites) == ["codex/debian-12", "opencode/debian-12", "baseline"]
+    assert len(suites["codex/debian-12"]) == 2 * len(CHECKS)
+    assert len(suites["opencode/debian-12"]) == len(CHECKS) + 1
+    by_name = {(case.classname, case.name): case.result for case in suites["opencode/debian-12"]}
+    (known,) = by_name[("opencode.debian-12.tool_failure", "tool_status")]
+    assert isinstance(known, Skipped)
+    assert "known: exit 7 is stored as completed" in str(known.message)
+    (lost,) = by_name[("opencode.debian-12.retry_500", "cell_run")]
+    assert isinstance(lost, Error)
+    failed = [c for c in suites["codex/debian-12"] if any(isinstance(r, Failure) for r in c.result)]
+    assert {case.name for case in failed} == {"session_dir_gone", "nothing_left_running"}
+    assert (xml.tests, xml.failures, xml.errors) == (3 * len(CHECKS) + 2, 3, 1)
+
+
+def test_junit_survives_control_characters(tmp_path: Path) -> None:
+    files = with_witness(good("model_error"), errors=("bell \x07 and \x1b[31m",))
+    (tmp_path / "junit.xml").write_text(report_files(run_of(files))["junit.xml"])
+    JUnitXml.fromfile(str(tmp_path / "junit.xml"))
+
+
+def test_a_lost_cell_is_reported_too(tmp_path: Path) -> None:
+    planned = ("codex/debian-12/tool_success",)
+    write_run(tmp_path, RunRecord(run_id="r", profile="quick", cells=planned, started_at=1.0))
+    run = judge(tmp_path, baseline=Baseline(), today=TODAY)
+    for text in (render(run), *report_files(run).values()):
+        assert "planned and not recorded" in " ".join(text.split())
