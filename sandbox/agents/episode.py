@@ -187,6 +187,7 @@ class _Run:
                     self._work(seeded)
                 with self._stage("cleanup", "close"):
                     self._close()
+                self._expect_not_cancelled()
             finally:
                 if self._ledger.closed is None:
                     self._close_beside()
@@ -256,6 +257,18 @@ class _Run:
                 )
             )
 
+    def _expect_not_cancelled(self) -> None:
+        if self._cancel.is_set():
+            raise _Failed(
+                StageFailure(
+                    stage="agent",
+                    step="activate",
+                    kind="cancelled",
+                    message="the episode was cancelled",
+                    terminal=False,
+                )
+            )
+
     def _verify(self) -> None:
         assert self._ledger.response is not None
         self._ledger.reward = float(self._resources.verify(self._ledger.response))
@@ -282,7 +295,7 @@ class _Run:
 
         def watch() -> None:
             while not ended.is_set():
-                if self._cancel.wait(0.1):
+                if self._cancel.wait(0.05):
                     self._beside("close", self._close)
                     return
 

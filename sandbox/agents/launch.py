@@ -66,7 +66,7 @@ def stopping(supervisor: Supervisor, cancel: threading.Event) -> Iterator[None]:
 
     def ask() -> None:
         while not ended.is_set():
-            if not cancel.wait(0.1):
+            if not cancel.wait(0.05):
                 continue
             try:
                 supervisor.request_stop()

@@ -11,7 +11,7 @@ from sandbox.commands.sizes import megabytes
 from sandbox.conformance.prepare import prepare_images
 from sandbox.engine.client import Engine
 from sandbox.engine.imagebuild.definition import image_definitions
-from sandbox.engine.images import image_definition, inspect_image, list_images
+from sandbox.engine.images import build_image, image_definition, inspect_image, list_images
 from sandbox.errors import ExitCode, NothingSelected, PrerequisiteMissing
 from sandbox.progress import progress
 
@@ -23,6 +23,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     listing.add_argument("--json", action="store_true", help="print JSON")
     building = actions.add_parser("build", help="make and load images; what is there is kept")
     building.add_argument("images", nargs="*", metavar="GLOB", help="which (default: all)")
+    building.add_argument(
+        "--again", action="store_true", help="build once more and say whether the ID is the same"
+    )
     add_engine(building)
     inspecting = actions.add_parser("inspect", help="everything known of one image, as JSON")
     inspecting.add_argument("image", metavar="IMAGE")
@@ -71,6 +74,9 @@ def _build(arguments: argparse.Namespace) -> ExitCode:
     if not names:
         raise NothingSelected("no image matches", cure="see what there is: sandbox images list")
     with progress() as shown, open_engine(arguments, shown) as engine:
+        if arguments.again:
+            for name in names:
+                build_image(image_definition(name), shown, again=True)
         for image in prepare_images(engine, names, shown).values():
             print(f"{image.name}: {image.image_id} ({image.ref})")
     return ExitCode.OK

@@ -5,7 +5,8 @@ there, so none leaves the host either. What it does not give, unlike ``namespace
 
 - Ports of the host that are bound to all addresses stay reachable through the gateway.
 - Names asked for are not seen: there is no egress log (``egress_observed`` is False).
-- There is an interface beside ``lo``, so code that looks for one believes it has a network.
+- There is an interface beside ``lo``, so code that looks for one believes it has a network; and
+  a connection to an address elsewhere is not refused but waits for its time-out.
 """
 
 from __future__ import annotations
@@ -184,7 +185,7 @@ def _detach_all(engine: Engine, network: str) -> None:
 
 def _no_gateway(host: str) -> Unsupported:
     return Unsupported(
-        f"the engine at {host} has its networks on another machine, so a sandbox there cannot "
-        "reach the model server here",
+        f"the engine at {host} has its networks on another machine or network namespace, so a "
+        "sandbox there cannot reach the model server here",
         cure="run on the engine's own host, as root for the isolation 'namespace'",
     )

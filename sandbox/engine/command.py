@@ -68,7 +68,8 @@ class ExecResult:
 
     Attributes:
         exit_code: what the command ended with, 128 + n for signal n. The runtime's code (126, or
-            1) with its words as output for a file that is there but cannot be run. None when it was killed for its deadline or on cancellation.
+            1) with its words as output for a file that is there but cannot be run. None when it
+            was killed for its deadline or on cancellation.
         stdout: its standard output, bounded.
         stderr: its standard error, bounded.
         timed_out: the deadline passed; its whole process tree is gone.

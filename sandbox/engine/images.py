@@ -32,6 +32,18 @@ from sandbox.engine.imagebuild.store import EngineStore, FoundImage, ImageStore
 from sandbox.errors import FetchError, IntegrityError, PrerequisiteMissing, Unsupported, UsageError
 from sandbox.progress import PlainProgress, Progress
 
+__all__ = [
+    "ImageInspection",
+    "ImageRecord",
+    "LoadedImage",
+    "build_image",
+    "ensure_image",
+    "image_definition",
+    "image_definitions",
+    "inspect_image",
+    "list_images",
+]
+
 State = Literal["loaded", "cached", "absent"]
 
 

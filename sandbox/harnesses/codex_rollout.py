@@ -125,7 +125,7 @@ class Item(Part):
     """What became of a tool call (``id`` is its call id), or another thing that was done.
 
     ``exit_code`` is negative when Codex killed the command; ``aggregated_output`` is what the
-    command wrote, without the frame that the model sees around it.
+    command wrote: 64 KiB of it at most, and stdout and stderr in no certain order.
     """
 
     type: str

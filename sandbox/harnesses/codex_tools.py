@@ -78,14 +78,15 @@ def tool_result(call: CallRecord) -> ToolResultItem | None:
         return None
     frame = _frame(call.output.text)
     item = call.done.item if call.done is not None else None
-    if frame is not None and frame.running:
-        body = frame.body  # the execution record holds what came later, too
+    if frame is not None:
+        body = frame.body
     elif item is not None and item.aggregated_output is not None:
-        body = item.aggregated_output
+        body = item.aggregated_output  # cut to 64 KiB, without a mark where
     else:
-        body = frame.body if frame is not None else call.output.text
+        body = call.output.text
     code = item.exit_code if item is not None else frame.code if frame is not None else None
-    return ToolResultItem(tool_call_id=call.call_id, output=body, exit_code=code)
+    ended = code if code is not None and code >= 0 else None
+    return ToolResultItem(tool_call_id=call.call_id, output=body, exit_code=ended)
 
 
 def _outcome(call: CallRecord) -> tuple[ToolStatus, str | None]:
@@ -126,7 +127,7 @@ def _times(call: CallRecord) -> tuple[float | None, float | None]:
 def _between(started: float | None, completed: float | None) -> float | None:
     if started is None or completed is None or completed < started:
         return None
-    return (completed - started) * 1000
+    return round((completed - started) * 1000, 3)
 
 
 def _frame(text: str) -> _Frame | None:

@@ -43,8 +43,12 @@ def tool_name(part: PartRow) -> str:
 def tool_request(part: PartRow) -> ToolRequestItem:
     """Return the model's request; OpenCode keeps the arguments parsed, not as they were sent."""
     raw = part.state.get("raw")
-    given = part.state.get("input")
-    text = raw if isinstance(raw, str) and raw else json.dumps(given or {}, ensure_ascii=False)
+    if isinstance(raw, str) and raw:
+        text = raw
+    elif part.tool == INVALID:
+        text = ""  # not kept
+    else:
+        text = json.dumps(part.state.get("input") or {}, ensure_ascii=False)
     return ToolRequestItem(tool_call_id=part.callID, tool_name=tool_name(part), arguments=text)
 
 
@@ -72,7 +76,7 @@ def tool_call(part: PartRow, started_at: float | None) -> tuple[ToolCall, list[G
         tool_name=tool_name(part),
         started_at=started_at,
         completed_at=completed_at,
-        duration_ms=max(0.0, completed_at - started_at) * 1000
+        duration_ms=round(max(0.0, completed_at - started_at) * 1000, 3)
         if started_at is not None and completed_at is not None
         else None,
         timing_source="artifact" if started_at is not None or completed_at is not None else None,

@@ -223,14 +223,15 @@ class _Download:
             )
 
     def _start(self, response: httpx.Response, have: int) -> int:
-        if response.status_code == 416:  # the rest of the file that the server has is empty
+        status = response.status_code
+        resumes = response.headers.get("content-range", "").startswith(f"bytes {have}-")
+        if status == 206 and resumes:
+            return have
+        if status in {206, 416}:  # another part than asked for, or none
             self.partial.unlink(missing_ok=True)
             raise FetchError(f"{self.what}: cannot resume at {have}", cure=_MIRROR, retryable=True)
-        if response.status_code not in {200, 206}:
+        if status != 200:
             raise _status(response, self.what)
-        resumes = response.headers.get("content-range", "").startswith(f"bytes {have}-")
-        if response.status_code == 206 and resumes:
-            return have
         offered = response.headers.get("content-length", "")
         if self.size is not None and offered.isdigit() and int(offered) != self.size:
             raise IntegrityError(

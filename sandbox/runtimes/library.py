@@ -89,6 +89,7 @@ class RuntimeLibrary:
         progress: told about all long work.
         store: where files are kept (below the cache root when None).
         sources: overrides how artifacts are fetched, by client name.
+        env: what the package clients find their configuration with (this process's when None).
 
     Raises:
         PrerequisiteMissing: there is no such file.
@@ -102,6 +103,7 @@ class RuntimeLibrary:
         progress: Progress | None = None,
         store: Store | None = None,
         sources: Mapping[str, Callable[[], Source]] | None = None,
+        env: Mapping[str, str] | None = None,
     ) -> None:
         self.pins_path = pins_path or default_pins_path()
         self.lock_path = lock_path_for(self.pins_path)
@@ -110,7 +112,12 @@ class RuntimeLibrary:
         self._progress = progress or PlainProgress(quiet=True)
         self._lock: Lock | None = None
         self._workshop = Workshop(
-            self.pins, self._known, store=self.store, progress=self._progress, sources=sources
+            self.pins,
+            self._known,
+            store=self.store,
+            progress=self._progress,
+            sources=sources,
+            env=env,
         )
 
     def __enter__(self) -> Self:

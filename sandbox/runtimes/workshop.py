@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import uuid
 from collections.abc import Callable, Iterator, Mapping
@@ -22,6 +23,7 @@ from sandbox.runtimes.bundle import (
 from sandbox.runtimes.fetch import Fetcher, Source
 from sandbox.runtimes.lock import LockedArtifact, LockedBundle
 from sandbox.runtimes.pins import Pins, Runtime
+from sandbox.runtimes.pip import Pip
 from sandbox.runtimes.sources import Sources
 from sandbox.runtimes.store import Store
 from sandbox.runtimes.tools import ensure_tool, host_platform, tool_at_hand, tool_for
@@ -36,6 +38,7 @@ class Workshop:
         store: where files are kept.
         progress: told about all long work.
         sources: overrides how artifacts are fetched, by client name.
+        env: what the package clients find their configuration with (this process's when None).
     """
 
     def __init__(
@@ -46,9 +49,11 @@ class Workshop:
         store: Store,
         progress: Progress,
         sources: Mapping[str, Callable[[], Source]] | None = None,
+        env: Mapping[str, str] | None = None,
     ) -> None:
         self.pins, self.store, self.progress = pins, store, progress
-        self.clients = Sources(self.pinned_npm)
+        env = dict(os.environ if env is None else env)
+        self.clients = Sources(self.pinned_npm, pip=Pip(env=env), env=env)
         self._known = known
         self._fetcher = Fetcher(store, sources or self.clients.by_client())
 

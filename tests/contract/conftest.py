@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from sandbox.engine.client import Engine
-from sandbox.engine.images import ensure_image, image_definition
 from sandbox.engine.imagebuild.definition import image_definitions
+from sandbox.engine.images import ensure_image, image_definition
 from sandbox.engine.owner import PROJECT_FILTER, Ownership
 from sandbox.engine.sandbox import Sandbox
 from sandbox.errors import PrerequisiteMissing

@@ -33,7 +33,7 @@ def test_command_outside_of_the_given_path(box: Sandbox) -> None:
 
 @pytest.mark.parametrize("user", ["no-such-user", "no-such-user:0", "root:no-such-group"])
 def test_missing_user(box: Sandbox, user: str) -> None:
-    with pytest.raises(NotFound, match="there is no (user|group)"):
+    with pytest.raises(NotFound, match=r"there is no (user|group)"):
         run(box, "true", user=user)
 
 

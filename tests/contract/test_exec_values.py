@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -19,7 +19,8 @@ pytestmark = pytest.mark.docker
 def test_exit_code_is_a_value(box: Sandbox, code: int) -> None:
     result = sh(box, f"exit {code}")
     assert (result.exit_code, result.ok) == (code, code == 0)
-    assert not (result.timed_out or result.cancelled or result.oom_killed or result.sandbox_killed)
+    flags = (result.timed_out, result.cancelled, result.oom_killed, result.sandbox_killed)
+    assert not any(flags)
 
 
 @pytest.mark.parametrize("number", [1, 6, 9, 11, 15])
@@ -40,10 +41,9 @@ def test_each_stream_is_in_order(box: Sandbox) -> None:
 
 
 def test_utf8_may_be_split_anywhere(box: Sandbox) -> None:
-    split = (
-        r"printf '\360'; sleep 0.1; printf '\237\215'; sleep 0.1; printf '\220 \303'; printf '\251'"
-    )
-    assert sh(box, split).stdout.text == "🍐 é"
+    pieces = (r"\360", r"\237\215", r"\220 \303", r"\251")
+    script = "; sleep 0.1; ".join(f"printf '{piece}'" for piece in pieces)
+    assert sh(box, script).stdout.text == "🍐 é"
 
 
 def test_binary_output_is_kept(box: Sandbox) -> None:
@@ -136,7 +136,7 @@ def test_cwd(box: Sandbox) -> None:
 
 
 @pytest.mark.parametrize(
-    "value", ["", "two\nlines\n", "a=b=c", " blank ", "é🍐", "$HOME", "x" * 70_000]
+    "value", ["", "two\nlines\n", "a=b=c", " blank ", "é🍐", "$HOME", "x" * 70_000], ids=len
 )
 def test_env_values_are_kept(box: Sandbox, value: str) -> None:
     assert said(sh(box, 'printf %s "$VALUE"', env={"VALUE": value})) == value
@@ -177,20 +177,13 @@ def test_the_sandboxs_user_is_the_default(user_box: Sandbox) -> None:
 
 
 def test_commands_run_side_by_side(box: Sandbox) -> None:
-    results: dict[int, tuple[int | None, str]] = {}
-
-    def one(number: int) -> None:
-        result = sh(box, f"sleep 0.4; echo {number}; exit {number}")
-        results[number] = (result.exit_code, result.stdout.text)
-
-    threads = [threading.Thread(target=one, args=(number,)) for number in range(6)]
+    script = 'sleep 0.4; echo "$1"; exit "$1"'
     began = time.monotonic()
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert results == {number: (number, f"{number}\n") for number in range(6)}
-    assert time.monotonic() - began < 6 * 0.4 + 1.0
+    with ThreadPoolExecutor() as threads:
+        results = list(threads.map(lambda number: sh(box, script, str(number)), range(6)))
+    assert [result.exit_code for result in results] == list(range(6))
+    assert [result.stdout.text for result in results] == [f"{number}\n" for number in range(6)]
+    assert time.monotonic() - began < 6 * 0.4
 
 
 def test_duration_is_measured(box: Sandbox) -> None:

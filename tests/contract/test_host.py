@@ -18,7 +18,9 @@ import pytest
 
 from sandbox.engine.client import Engine
 from sandbox.engine.host import Daemon, ensure_engine, running
-from sandbox.errors import PrerequisiteMissing
+from sandbox.engine.link import open_link
+from sandbox.engine.owner import Ownership
+from sandbox.errors import PrerequisiteMissing, Unsupported
 from sandbox.progress import PlainProgress
 
 pytestmark = [
@@ -32,6 +34,8 @@ START = (
     "ip link set lo up; echo started >>$1/starts; exec dockerd --data-root $1/data "
     "--exec-root $1/exec --pidfile $1/pid -H unix://$1/sock"
 )
+
+DEFAULT_NETWORKS = ["bridge", "host", "none"]
 
 
 @pytest.fixture
@@ -128,6 +132,18 @@ def test_a_recycled_pid_in_the_pid_file_does_not_stop_it(daemon: Daemon) -> None
     daemon.pidfile.write_text(str(os.getpid()))
     ensure_engine(PlainProgress(quiet=True), daemon=daemon).close()
     assert int(daemon.pidfile.read_text()) != os.getpid()
+
+
+def test_a_bridge_that_is_not_on_this_hosts_network_is_refused(daemon: Daemon) -> None:
+    owner = Ownership.current(run_id="host-test")
+    with ensure_engine(PlainProgress(quiet=True), daemon=daemon) as engine:
+        assert engine.info.is_local
+        with (
+            pytest.raises(Unsupported, match="on another machine or network namespace"),
+            open_link(engine, owner, isolation="bridge"),
+        ):
+            pass
+        assert sorted(network.name for network in engine.sdk.networks.list()) == DEFAULT_NETWORKS
 
 
 def test_an_engine_that_fails_shows_its_last_words(daemon: Daemon) -> None:

@@ -50,7 +50,7 @@ def engine() -> Iterator[Engine]:
     try:
         connected = Engine.connect()
     except PrerequisiteMissing as error:
-        if os.environ.get("CI"):
+        if {"CI", "SANDBOX_REQUIRE_ENGINE"} & os.environ.keys():
             raise
         pytest.skip(str(error))
     with connected:

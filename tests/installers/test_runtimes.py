@@ -88,7 +88,7 @@ def test_codex_finds_its_companions(
     assert f"file exists (bundled, `{PREFIX}/vendor/codex-path/rg`)" in said
     for companion in ("bin/codex-code-mode-host", "codex-resources/bwrap"):
         ended = box.exec([f"{PREFIX}/vendor/{companion}", "--version"], deadline_s=30)
-        assert ended.exit_code == 0, companion
+        assert ended.exit_code in {0, 2}, companion  # it starts; 2: it has no --version
 
 
 SHOW_ENV = "console.log(JSON.stringify(process.env))"

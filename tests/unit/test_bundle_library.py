@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import io
 import json
@@ -54,11 +55,11 @@ put = "vendor/"
 
 def package(text: str = "#!/bin/sh\necho tool 1.2.3\n") -> bytes:
     out = io.BytesIO()
-    with tarfile.open(fileobj=out, mode="w:gz") as archive:
+    with tarfile.open(fileobj=out, mode="w") as archive:
         info = tarfile.TarInfo("package/tool")
         info.size, info.mode = len(text), 0o755
         archive.addfile(info, io.BytesIO(text.encode()))
-    return out.getvalue()
+    return gzip.compress(out.getvalue(), mtime=0)  # the same bytes in every process
 
 
 @dataclass
@@ -319,7 +320,6 @@ except SandboxError as error:
 def test_a_full_disk_is_a_missing_prerequisite(room: Room, tmp_path: Path) -> None:
     small = tmp_path / "small"
     small.mkdir()
-    room.memory.packages["tool"] = package()
     mount = 'mount -t tmpfs -o size=4k,nr_inodes=12 none "$1" && shift && exec "$@"'
     repository = Path(__file__).parents[2]
     said = subprocess.run(

@@ -5,10 +5,13 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import os
 import shutil
 import ssl
 import subprocess
+import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -55,6 +58,7 @@ class FakeRegistry:
     ranges: bool = True
     redirect: str | None = None
     token: str | None = None
+    hold: threading.Event | None = None  # waits for it in the middle of a download
     seen: list[tuple[str, dict[str, str]]] = field(default_factory=list)
 
     def downloads(self) -> list[dict[str, str]]:
@@ -110,7 +114,11 @@ class Handler(BaseHTTPRequestHandler):
             self.send_header(name, value)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
-        self.wfile.write(body[:cut])
+        if (hold := self.server.registry.hold) and len(body) > 1000:
+            self.wfile.write(body[: len(body) // 2])
+            hold.wait(30)
+        else:
+            self.wfile.write(body[:cut])
         self.close_connection = cut is not None
 
 
@@ -279,6 +287,44 @@ def test_a_partial_file_with_other_bytes_is_never_taken_for_whole(
         assert one.ensure() == DATA
         part.unlink()
         folder.mkdir()
+
+
+KILLED = """
+import sys
+from pathlib import Path
+from tests.unit.test_fetch import LOCKED
+from sandbox.progress import PlainProgress
+from sandbox.runtimes.download import Access, Http
+from sandbox.runtimes.fetch import Fetcher
+from sandbox.runtimes.npm import NpmRegistry
+from sandbox.runtimes.npmrc import NpmSettings
+from sandbox.runtimes.sources import NpmSource
+from sandbox.runtimes.store import Store
+settings = NpmSettings(registry=sys.argv[1] + "/", scopes={}, credentials={}, access=Access())
+source = NpmSource(NpmRegistry(settings, Http()))
+Fetcher(Store(Path(sys.argv[2])), {"npm": lambda: source}).ensure(LOCKED, PlainProgress())
+"""
+
+
+def test_kill_9_in_the_middle_and_once_more(
+    desk: Callable[..., Desk], registry: FakeRegistry, tmp_path: Path
+) -> None:
+    registry.hold = threading.Event()
+    one = desk()
+    argv = [sys.executable, "-c", KILLED, registry.address, str(one.store.root)]
+    env = os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])}
+    with subprocess.Popen(argv, env=env, stderr=subprocess.DEVNULL) as process:
+        part = one.store.artifact(Integrity.parse(SRI))
+        tarball = part.with_name(part.name + ".part") / "tarball"
+        deadline = time.monotonic() + 20
+        while not tarball.exists() or tarball.stat().st_size < len(DATA) // 2:
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        process.kill()
+    registry.hold.set()
+    registry.hold = None
+    assert one.ensure() == DATA
+    assert registry.downloads()[-1]["range"] == f"bytes={len(DATA) // 2}-"
 
 
 def test_a_server_without_ranges_starts_again(

@@ -6,6 +6,7 @@ import json
 import tarfile
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -64,7 +65,7 @@ def trees(draw: st.DrawFn) -> list[Entry]:
         path = f"{parent}/{draw(names)}".lstrip("/")
         if path in held:
             continue
-        common = {
+        common: dict[str, Any] = {
             "path": path,
             "mode": draw(st.integers(0, 0o7777)),
             "uid": draw(st.integers(0, 2**31)),
@@ -116,7 +117,7 @@ def described(entries: tuple[Entry, ...]) -> list[tuple[object, ...]]:
 
 
 @given(trees(), st.randoms())
-@settings(deadline=None)
+@settings(deadline=None, max_examples=40)
 def test_the_order_of_the_input_changes_nothing(tree: list[Entry], random: object) -> None:
     first = layer(made(*tree))
     random.shuffle(tree)  # type: ignore[attr-defined]
@@ -124,7 +125,7 @@ def test_the_order_of_the_input_changes_nothing(tree: list[Entry], random: objec
 
 
 @given(trees())
-@settings(deadline=None)
+@settings(deadline=None, max_examples=40)
 def test_a_layer_holds_what_went_in(
     tmp_path_factory: pytest.TempPathFactory, tree: list[Entry]
 ) -> None:
@@ -137,7 +138,7 @@ def test_a_layer_holds_what_went_in(
 
 
 @given(trees())
-@settings(deadline=None)
+@settings(deadline=None, max_examples=40)
 def test_every_folder_comes_before_its_content(tree: list[Entry]) -> None:
     seen = {""}
     for item in made(*tree):

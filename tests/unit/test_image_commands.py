@@ -1,6 +1,7 @@
 """Running the host's tools: output, deadlines, and nothing that outlives us."""
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -9,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from sandbox.engine.imagebuild.commands import Host, find_tool, run_tool, tool_env
+from sandbox.engine.imagebuild.commands import Host, run_tool, tool_env
 
 ENV = {"PATH": os.environ["PATH"], "ONLY": "this"}
 
@@ -51,11 +52,12 @@ def test_past_its_deadline_the_whole_group_is_gone(tmp_path: Path) -> None:
     done = run_tool(["sh", "-c", script], env=ENV, deadline_s=0.5)
     assert done.code is None
     assert time.monotonic() - started < 5
-    assert gone(int(pid_file.read_text()))
+    pid = int(pid_file.read_text())
+    wait_for(lambda: gone(pid))
 
 
 def test_a_tool_dies_with_us(tmp_path: Path) -> None:
-    if find_tool("setpriv") is None:
+    if shutil.which("setpriv") is None:
         pytest.skip("setpriv (package util-linux) is not installed")
     pid_file = tmp_path / "pid"
     code = (
@@ -87,10 +89,6 @@ def wait_for(condition: object, seconds: float = 10) -> None:
 
 def test_a_missing_tool() -> None:
     assert run_tool(["no-such-tool-anywhere"], env=ENV, deadline_s=10).code == 127
-    host = Host(find=lambda name: None)
-    assert host.find("sh") is None
-    assert find_tool("no-such-tool-anywhere") is None
-    assert find_tool("sh") is not None
 
 
 def test_a_tools_environment_keeps_the_proxies_only() -> None:

@@ -2,6 +2,7 @@
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -135,7 +136,11 @@ def test_an_empty_engine_has_nothing(tmp_path: Path) -> None:
 def test_what_the_engine_makes_of_an_archive_must_be_the_image(tmp_path: Path, change: str) -> None:
     work = job(tmp_path)
     record = built(work)
-    wrong = {"layers": {"layers": (OTHER,)}, "labels": {"labels": {}}}.get(change)
+    changes: dict[str, dict[str, Any]] = {
+        "layers": {"layers": (OTHER,)},
+        "labels": {"labels": {}},
+    }
+    wrong = changes.get(change)
     loads = image(work, OTHER, **wrong) if wrong else None
     with pytest.raises(IntegrityError, match=ID):
         load_built(Store(loads=loads), work, record)

@@ -442,6 +442,4 @@ def test_a_rollout_id_is_a_plain_name(rollout: str) -> None:
 def test_tool_names_are_unique() -> None:
     tool = {"kind": "direct_http", "name": "x", "required": True, "base_url": "http://x"}
     with pytest.raises(ValueError, match="unique"):
-        SeedRequest.model_validate(
-            seed_request().model_dump() | {"tool_accesses": [tool, tool]}
-        )
+        SeedRequest.model_validate(seed_request().model_dump() | {"tool_accesses": [tool, tool]})

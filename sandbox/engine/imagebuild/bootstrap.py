@@ -130,11 +130,11 @@ def bootstrapped(job: Job, recipe: BootstrapRecipe, folder: Path) -> Iterator[tu
 
 def _ensure_tools(job: Job, recipe: BootstrapRecipe) -> None:
     host = job.host
-    missing = [] if host.find(_TOOL) else [_TOOL]
+    missing = [] if host.commands.which(_TOOL) else [_TOOL]
     missing += [] if host.exists(Path(recipe.keyring)) else [recipe.keyring_package]
     if missing:
         ensure_packages(host, missing, need=job.title, progress=job.progress)
-    if host.find(_TOOL) is None or not host.exists(Path(recipe.keyring)):
+    if host.commands.which(_TOOL) is None or not host.exists(Path(recipe.keyring)):
         raise PrerequisiteMissing(
             f"{job.title} needs {_TOOL} and {recipe.keyring}",
             cure=f"install them as root: apt-get install {_TOOL} {recipe.keyring_package}",
@@ -144,7 +144,7 @@ def _ensure_tools(job: Job, recipe: BootstrapRecipe) -> None:
 def _mirrors(recipe: BootstrapRecipe, host: Host) -> tuple[tuple[str, ...], ...]:
     env = tool_env(host)
     targets = parse_targets(host.run(TARGETS, env=env, deadline_s=_QUICK_S).stdout)
-    if lacks_origins(targets) and host.is_root:
+    if lacks_origins(targets) and host.commands.is_root():
         host.run(["apt-get", "-q", "update"], env=env, deadline_s=_UPDATE_S)
         targets = parse_targets(host.run(TARGETS, env=env, deadline_s=_QUICK_S).stdout)
     return sources_to_try(targets, suite=recipe.suite, components=recipe.components)
@@ -192,7 +192,7 @@ def _isolation(target: Path, host: Host) -> list[str]:
 
     Without root, or where namespaces are refused, mmdebstrap isolates and cleans up by itself.
     """
-    if not host.is_root:
+    if not host.commands.is_root():
         return []
     if host.run([*_ISOLATED, "true"], env=tool_env(host), deadline_s=_QUICK_S).code != 0:
         return ["env", f"TMPDIR={target.parent}"]

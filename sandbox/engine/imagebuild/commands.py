@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import BinaryIO, Protocol
 
 from sandbox.cache import cache_root
+from sandbox.engine.apt import Apt
+from sandbox.engine.hostcommands import HostCommands, LocalCommands
 from sandbox.errors import CacheUnusable, PrerequisiteMissing
 from sandbox.progress import Progress
 
@@ -21,8 +23,6 @@ _TAIL = 4000
 _FULL = 1 << 20
 _STDOUT_LIMIT = 4 << 20
 _SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-_APT_DEADLINE_S = 900.0
-_APT = ("apt-get", "-o", "DPkg::Lock::Timeout=300", "-q", "-y")
 _SECRET_IN_URL = re.compile(r"(://)[^/@\s]+@")
 
 
@@ -90,20 +90,18 @@ def _tail(stream: BinaryIO) -> str:
     return _SECRET_IN_URL.sub(r"\1***@", stream.read().decode(errors="replace").strip())
 
 
-def find_tool(name: str) -> str | None:
-    """Find a tool, also in the system folders that a user's PATH may lack."""
-    return shutil.which(name) or shutil.which(name, path=_SYSTEM_PATH)
-
-
 @dataclass(frozen=True, kw_only=True)
 class Host:
-    """What a build uses of the machine it runs on; tests give their own."""
+    """What a build uses of the machine it runs on; tests give their own.
+
+    ``run`` is for the build's own tools, which end with us; ``commands`` for looking and for apt,
+    which must never be cut off.
+    """
 
     cache: Path = field(default_factory=cache_root)
     run: Runner = run_tool
-    find: Callable[[str], str | None] = find_tool
+    commands: HostCommands = field(default_factory=LocalCommands)
     exists: Callable[[Path], bool] = Path.exists
-    is_root: bool = field(default_factory=lambda: os.geteuid() == 0)
     machine: str = field(default_factory=lambda: os.uname().machine)
     environ: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
 
@@ -136,18 +134,14 @@ def ensure_packages(host: Host, packages: Sequence[str], *, need: str, progress:
         PrerequisiteMissing: not root, no apt, or apt fails; the cure names the packages.
     """
     names = " ".join(packages)
-    cure = f"install it as root: apt-get install {names}"
-    if not host.is_root or host.find("apt-get") is None:
-        raise PrerequisiteMissing(f"{need} needs {names}, which is not installed", cure=cure)
-    progress.say(f"installing {names} on this host: {need} needs it")
-    env = tool_env(host, DEBIAN_FRONTEND="noninteractive")
-    install = [*_APT, "--no-install-recommends", "install", *packages]
-    done = host.run(install, env=env, deadline_s=_APT_DEADLINE_S)
-    if done.code != 0:  # the package lists may be missing or stale
-        host.run([*_APT, "update"], env=env, deadline_s=_APT_DEADLINE_S)
-        done = host.run(install, env=env, deadline_s=_APT_DEADLINE_S)
-    if done.code != 0:
-        raise PrerequisiteMissing(f"apt cannot install {names}: {done.tail}", cure=cure)
+    apt = Apt(host.commands)
+    if not apt.usable():
+        raise PrerequisiteMissing(
+            f"{need} needs {names}, which is not installed",
+            cure=f"install it as root: apt-get install {names}",
+        )
+    with progress.step(f"{need}: apt installs {names} on this host"):
+        apt.install(packages)
 
 
 def is_full(folder: Path) -> bool:

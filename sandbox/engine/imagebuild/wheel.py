@@ -127,7 +127,7 @@ def pip_command(host: Host) -> tuple[str, ...]:
     """Give the words that start pip: this interpreter's, else the one in PATH."""
     if importlib.util.find_spec("pip") is not None:
         return (sys.executable, "-m", "pip")
-    found = host.find("pip3") or host.find("pip")
+    found = host.commands.which("pip3") or host.commands.which("pip")
     if found is None:
         raise PrerequisiteMissing(
             "there is no pip to download a wheel with",

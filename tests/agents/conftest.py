@@ -1,0 +1,171 @@
+"""Fixtures: one sandbox for each image and user, and the supervisor under each shell it may meet."""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from sandbox.agents.supervisor import Command, Supervisor
+from sandbox.engine.client import Engine
+from sandbox.engine.images import ensure_image, image_definition
+from sandbox.engine.owner import Ownership
+from sandbox.engine.sandbox import Sandbox
+from sandbox.errors import PrerequisiteMissing
+from sandbox.evidence.records import CleanupReceipt
+from sandbox.progress import PlainProgress
+
+PATH = "/usr/local/bin:/usr/bin:/bin"
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if "tests/agents" in str(item.path):
+            item.add_marker(pytest.mark.docker)
+
+
+@dataclass(frozen=True)
+class Setting:
+    """An image, a user and a shell that the supervisor must work alike in."""
+
+    image: str
+    user: str
+    shell: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return f"{self.image}-{'-'.join(self.shell)}-{self.user.partition(':')[0]}"
+
+
+ROOT, PLAIN = "0:0", "1000:1000"
+SETTINGS = (
+    Setting("debian-12", ROOT, ("dash",)),
+    Setting("debian-12", PLAIN, ("dash",)),
+    Setting("debian-12", PLAIN, ("bash",)),
+    Setting("alpine-3.23", ROOT, ("sh",)),
+    Setting("alpine-3.23", PLAIN, ("busybox", "ash")),
+)
+
+
+@pytest.fixture(scope="session")
+def engine() -> Iterator[Engine]:
+    try:
+        connected = Engine.connect()
+    except PrerequisiteMissing as error:
+        if os.environ.get("CI"):
+            raise
+        pytest.skip(str(error))
+    with connected:
+        yield connected
+
+
+@pytest.fixture(scope="session")
+def make(engine: Engine) -> Callable[..., Sandbox]:
+    """Give a maker of sandboxes that are not started yet, by the image's name."""
+    owner = Ownership.current(run_id=f"agents-{uuid.uuid4().hex[:8]}", cell_id="agents")
+
+    def made(image: str, **options: Any) -> Sandbox:
+        found = ensure_image(engine, image_definition(image), PlainProgress(quiet=True))
+        return Sandbox(engine, found.ref, owner=owner, **options)
+
+    return made
+
+
+@pytest.fixture(scope="session")
+def boxes(make: Callable[..., Sandbox]) -> Iterator[Callable[[str, str], Sandbox]]:
+    """Give the sandbox that all tests of one image and user share: leave it as you found it."""
+    with ExitStack() as stack:
+        started: dict[tuple[str, str], Sandbox] = {}
+
+        def box(image: str, user: str) -> Sandbox:
+            if (image, user) not in started:
+                made = make(image, user=user, workdir="/workspace")
+                started[image, user] = stack.enter_context(made)
+            return started[image, user]
+
+        yield box
+
+
+@dataclass
+class Bench:
+    """A sandbox and a shell, with a fresh folder for each supervisor."""
+
+    box: Sandbox
+    shell: tuple[str, ...] = ("sh",)
+
+    def supervisor(
+        self, *, exclusive: bool = True, grace_s: float = 0.3, folder: str | None = None
+    ) -> Supervisor:
+        """Make a supervisor in a new folder, which it says as ``folder``."""
+        self.folder = folder or f"/tmp/run-{uuid.uuid4().hex[:12]}"
+        self.do("mkdir", "-p", "-m", "0700", self.folder)
+        made = Supervisor(
+            self.box,
+            self.folder,
+            exclusive=exclusive,
+            grace_s=grace_s,
+            margin_s=10,
+            shell=self.shell,
+        )
+        made.install()
+        return made
+
+    def run(
+        self,
+        script: str,
+        *args: str,
+        deadline_s: float = 20,
+        env: dict[str, str] | None = None,
+        cwd: str = "/workspace",
+        exclusive: bool = True,
+        grace_s: float = 0.3,
+    ) -> CleanupReceipt:
+        """Supervise a shell script to its end."""
+        made = self.supervisor(exclusive=exclusive, grace_s=grace_s)
+        return made.run(self.command(script, *args, env=env, cwd=cwd), deadline_s=deadline_s)
+
+    @staticmethod
+    def command(
+        script: str, *args: str, env: dict[str, str] | None = None, cwd: str = "/workspace"
+    ) -> Command:
+        """Give the command that runs a shell script."""
+        return Command(
+            argv=["sh", "-c", script, "sh", *args], env={"PATH": PATH, **(env or {})}, cwd=cwd
+        )
+
+    def do(self, *argv: str) -> str:
+        """Run a command that must work."""
+        done = self.box.exec(argv, deadline_s=30)
+        assert done.exit_code == 0, done.stderr.text
+        return done.stdout.text
+
+    def text(self, name: str) -> str:
+        """Read a file of the last supervisor's folder."""
+        return self.box.read(f"{self.folder}/{name}").decode()
+
+    def running(self, words: str) -> list[int]:
+        """Find the processes whose command line is ``words``."""
+        return [p.pid for p in self.box.processes() if " ".join(p.argv) == words]
+
+
+@pytest.fixture(params=SETTINGS, ids=str)
+def bench(request: pytest.FixtureRequest, boxes: Callable[[str, str], Sandbox]) -> Iterator[Bench]:
+    """Give each setting; a test that leaves a process running fails."""
+    setting: Setting = request.param
+    made = Bench(boxes(setting.image, setting.user), setting.shell)
+    yield made
+    left = [p for p in made.box.processes()]
+    for process in left:
+        made.box.exec(["kill", "-KILL", str(process.pid)], deadline_s=10)
+    assert left == []
+
+
+@pytest.fixture(params=["debian-12", "alpine-3.23"])
+def own_bench(request: pytest.FixtureRequest, make: Callable[..., Sandbox]) -> Iterator[Bench]:
+    """Give a root sandbox of the test's own, that it may break."""
+    with make(request.param, workdir="/workspace") as box:
+        yield Bench(box)

@@ -1,0 +1,480 @@
+"""supervisor.sh in real images: every shell, as root and as a plain user."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable
+
+import pytest
+
+from sandbox.agents.supervisor import StopAnswer, SupervisionError, Supervisor
+from sandbox.engine.limits import Limits
+from sandbox.engine.sandbox import Sandbox
+from sandbox.errors import ContainerGone
+from sandbox.evidence.records import CleanupReceipt
+from tests.agents.conftest import Bench
+
+STUBBORN = "trap '' TERM; while :; do sleep 0.05; done"
+Wait = Callable[[], bool]
+
+
+def until(true: Wait, seconds: float = 10) -> None:
+    """Wait for a fact of the sandbox."""
+    end = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < end, "it did not come true"
+        time.sleep(0.02)
+
+
+def supervised(
+    bench: Bench, script: str, *, deadline_s: float = 30, exclusive: bool = True
+) -> tuple[Supervisor, threading.Thread, list[CleanupReceipt | Exception]]:
+    """Start a script under the supervisor in another thread, and wait for its launch."""
+    made = bench.supervisor(exclusive=exclusive)
+    results: list[CleanupReceipt | Exception] = []
+
+    def run() -> None:
+        try:
+            results.append(made.run(bench.command(script), deadline_s=deadline_s))
+        except Exception as error:
+            results.append(error)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    until(
+        lambda: (
+            bool(
+                bench.box.exec(["test", "-s", f"{bench.folder}/ready"], deadline_s=10).exit_code
+                == 0
+            )
+            or bool(results)
+        )
+    )
+    return made, thread, results
+
+
+def ready(bench_script: str) -> str:
+    """A script that says that it runs, in its supervisor's folder (stdout is there)."""
+    return f'echo yes >"$(readlink /proc/self/fd/1 | sed s,stdout,ready,)"; {bench_script}'
+
+
+def receipt_of(results: list[CleanupReceipt | Exception]) -> CleanupReceipt:
+    (result,) = results
+    assert isinstance(result, CleanupReceipt), result
+    return result
+
+
+# --- natural ends ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("code", [0, 1, 7, 124, 255])
+def test_the_exit_status_is_the_commands(bench: Bench, code: int) -> None:
+    receipt = bench.run(f"exit {code}")
+    assert receipt == receipt.model_copy(
+        update={
+            "cleanup_confirmed": True,
+            "launched": True,
+            "return_code": code,
+            "timed_out": False,
+            "stopped": False,
+            "error": None,
+            "survivors": (),
+        }
+    )
+    assert receipt.hostname == bench.do("hostname").strip()
+    assert receipt.duration_s is not None
+    assert 0 <= receipt.duration_s < 2
+
+
+@pytest.mark.parametrize(("signal", "number"), [("KILL", 9), ("TERM", 15), ("INT", 2), ("HUP", 1)])
+def test_death_by_a_signal_is_128_and_its_number(bench: Bench, signal: str, number: int) -> None:
+    receipt = bench.run(f"kill -{signal} $$; sleep 5")
+    assert receipt.return_code == 128 + number
+    assert receipt.error is None
+    assert receipt.cleanup_confirmed
+
+
+def test_a_command_that_is_not_there_is_127(bench: Bench) -> None:
+    made = bench.supervisor()
+    command = bench.command("")
+    receipt = made.run(type(command)(argv=["/nope"], env={}, cwd="/"), deadline_s=5)
+    assert receipt.return_code == 127
+    assert receipt.launched
+    assert "/nope" in bench.text("stderr")
+
+
+def test_a_folder_that_is_not_there_launches_nothing(bench: Bench) -> None:
+    receipt = bench.run("exit 0", cwd="/nowhere")
+    assert not receipt.launched
+    assert receipt.error is not None
+    assert "/nowhere" in receipt.error
+
+
+def test_streams_are_apart_and_input_is_empty(bench: Bench) -> None:
+    receipt = bench.run("read -r line && exit 9; printf 'a\\0b\\n'; echo oops >&2; exit 3")
+    assert receipt.return_code == 3
+    assert bench.text("stdout") == "a\0b\n"
+    assert bench.text("stderr") == "oops\n"
+
+
+def test_the_command_runs_in_the_workdir(bench: Bench) -> None:
+    bench.run("pwd -P")
+    assert bench.text("stdout") == "/workspace\n"
+
+
+ODD = {
+    "NEWLINES": "first\nSECOND=not a variable\n\nlast\n",
+    "QUOTES": 'it\'s "quoted" $HOME `id` \\n',
+    "EMPTY": "",
+    "UNICODE": "äöü 漢字 \U0001f600",
+    "EQUALS": "a=b=c",
+    "with.dots-and-dashes": "x",
+}
+
+
+def test_the_environment_is_what_was_given_and_the_tag(bench: Bench) -> None:
+    bench.run("tr '\\0' '\\1' </proc/self/environ", env=ODD)
+    said = dict(entry.split("=", 1) for entry in bench.text("stdout").split("\1") if entry)
+    tag = said.pop("SANDBOX_SESSION")
+    assert len(tag) == 32
+    for name in ("PWD", "OLDPWD", "SHLVL", "_"):  # the script's own shell adds these
+        said.pop(name, None)
+    expected = {"PATH": said["PATH"], **ODD}
+    if "with.dots-and-dashes" not in said:  # busybox's sh drops what it cannot name
+        del expected["with.dots-and-dashes"]
+    assert said == expected
+
+
+def test_arguments_arrive_as_given(bench: Bench) -> None:
+    odd = ["", " a  b ", "new\nline", "-n", "$(x)", "*", "--", "'\"", "\\"]
+    bench.run("printf '<%s>' \"$@\"", *odd)
+    assert bench.text("stdout") == "".join(f"<{word}>" for word in odd)
+
+
+def test_a_very_long_argument_arrives(bench: Bench) -> None:
+    bench.run('printf "%s" "${#1}"', "x" * 130_000)
+    assert bench.text("stdout") == "130000"
+
+
+def test_the_command_ignores_no_signal(bench: Bench) -> None:
+    """A background command of a shell ignores INT and QUIT, and so would all its tools."""
+    bench.run(
+        "while read -r name mask; do [ $name != SigIgn: ] || echo $mask; done </proc/self/status"
+    )
+    assert int(bench.text("stdout"), 16) == 0
+
+
+def test_the_command_leads_its_own_session(bench: Bench) -> None:
+    bench.run("read -r pid _ _ _ group session _ </proc/self/stat; echo $$ $group $session")
+    assert len(set(bench.text("stdout").split())) == 1
+
+
+def test_a_tool_that_detached_is_left_alone_and_listed(bench: Bench) -> None:
+    receipt = bench.run("setsid sleep 301 >/dev/null 2>&1 & sleep 302 >/dev/null & exit 0")
+    assert receipt.return_code == 0
+    assert receipt.cleanup_confirmed
+    assert sorted(s.command for s in receipt.survivors) == ["sleep 301", "sleep 302"]
+    for survivor in receipt.survivors:
+        bench.do("kill", "-KILL", str(survivor.pid))
+    until(lambda: not bench.box.processes())
+
+
+def test_what_dies_with_the_command_is_no_survivor(bench: Bench) -> None:
+    receipt = bench.run("(sleep 0.15) & exit 0")
+    assert receipt.survivors == ()
+
+
+def test_a_cleared_environment_hides_nothing_from_an_exclusive_one(bench: Bench) -> None:
+    receipt = bench.run("env -i setsid sleep 303 >/dev/null 2>&1 & sleep 0.1; exit 0")
+    assert [s.command for s in receipt.survivors] == ["sleep 303"]
+    bench.do("kill", "-KILL", str(receipt.survivors[0].pid))
+    until(lambda: not bench.box.processes())
+
+
+NAMES = ['q"uote', "back\\slash", "tab\there", "new\nline", "ünï", "b\udcffad", "$(x)`y`%s"]
+
+
+@pytest.mark.parametrize(
+    "name", NAMES, ids=["quote", "backslash", "tab", "newline", "utf8", "raw", "format"]
+)
+def test_any_command_name_makes_a_valid_receipt(bench: Bench, name: str) -> None:
+    octal = "".join(f"\\{byte:03o}" for byte in name.encode(errors="surrogateescape"))
+    script = (
+        f"name=$(printf '{octal}_'); name=${{name%_}}; "
+        "sh -c 'sleep 304; :' \"$name\" >/dev/null 2>&1 & sleep 0.05"
+    )
+    receipt = bench.run(script)
+    try:
+        commands = [s.command for s in receipt.survivors]
+        assert receipt.return_code == 0
+        assert commands
+        shown = name.encode(errors="surrogateescape").decode(errors="replace")
+        flat = "".join(" " if c in "\t\n" else c for c in shown)
+        assert any(flat in command for command in commands), commands
+    finally:
+        for survivor in receipt.survivors:
+            bench.do("kill", "-KILL", str(survivor.pid))
+        until(lambda: not bench.box.processes())
+
+
+# --- forced stops ------------------------------------------------------------------------------
+
+
+def forced(receipt: CleanupReceipt, *, timed_out: bool) -> None:
+    assert receipt.launched
+    assert receipt.timed_out == timed_out
+    assert receipt.stopped != timed_out
+    assert receipt.error is None
+    assert receipt.survivors == ()
+    assert receipt.cleanup_confirmed
+
+
+def test_the_deadline_ends_a_command_politely(bench: Bench) -> None:
+    receipt = bench.run(
+        "trap 'echo bye; exit 5' TERM; while :; do sleep 0.05; done", deadline_s=0.5, grace_s=5
+    )
+    forced(receipt, timed_out=True)
+    assert receipt.return_code == 5
+    assert bench.text("stdout") == "bye\n"
+    assert receipt.duration_s is not None
+    assert 0.5 <= receipt.duration_s < 2
+
+
+def test_the_deadline_ends_one_that_ignores_it(bench: Bench) -> None:
+    receipt = bench.run(STUBBORN, deadline_s=0.4)
+    forced(receipt, timed_out=True)
+    assert receipt.return_code == 137
+    assert bench.box.processes() == ()
+
+
+ESCAPES = {
+    "background": "sleep 305 & ",
+    "new-session": "setsid sleep 305 & ",
+    "stubborn-session": f"setsid sh -c '{STUBBORN.replace(chr(39), chr(39) + chr(92) + chr(39) * 2)}' & ",
+    "grandchild": "(setsid sh -c 'setsid sleep 305 & setsid sleep 305 & exit' &) ; ",
+    "stopped": "setsid sh -c 'kill -STOP $$; sleep 305' & ",
+}
+HIDDEN = {
+    "cleared": "env -i setsid sleep 305 & ",
+    "cleared-orphan": "(env -i setsid sleep 305 &) ; sleep 0.1; ",
+    "cleared-chain": "env -i sh -c '(env -i setsid sleep 305 &)' ; sleep 0.1; ",
+}
+
+
+@pytest.mark.parametrize("escape", ESCAPES.values(), ids=ESCAPES.keys())
+@pytest.mark.parametrize("exclusive", [False, True], ids=["shared", "exclusive"])
+def test_a_forced_stop_takes_every_descendant(bench: Bench, escape: str, exclusive: bool) -> None:
+    receipt = bench.run(f"{escape}{STUBBORN}", deadline_s=0.4, exclusive=exclusive, grace_s=0.1)
+    forced(receipt, timed_out=True)
+    assert bench.box.processes() == ()
+
+
+@pytest.mark.parametrize("escape", HIDDEN.values(), ids=HIDDEN.keys())
+def test_an_exclusive_one_takes_those_that_hide_too(bench: Bench, escape: str) -> None:
+    receipt = bench.run(f"{escape}{STUBBORN}", deadline_s=0.5, grace_s=0.1)
+    forced(receipt, timed_out=True)
+    assert bench.box.processes() == ()
+
+
+def test_a_family_is_followed_even_without_the_tag(bench: Bench) -> None:
+    receipt = bench.run(f"env -i setsid sleep 306 & {STUBBORN}", deadline_s=0.4, exclusive=False)
+    forced(receipt, timed_out=True)
+    assert bench.box.processes() == ()
+
+
+def test_commands_of_the_engine_are_not_the_agents(bench: Bench) -> None:
+    """The witness looks into the sandbox while the agent works, and must not be killed for it."""
+    _, thread, results = supervised(bench, ready(STUBBORN), deadline_s=1)
+    witness = bench.box.exec(["sh", "-c", "sleep 2; echo saw"], deadline_s=20)
+    thread.join(20)
+    assert witness.stdout.text == "saw\n"
+    forced(receipt_of(results), timed_out=True)
+
+
+def test_what_was_there_before_stays(bench: Bench) -> None:
+    bench.do("sh", "-c", "setsid sleep 307 >/dev/null 2>&1 &")
+    receipt = bench.run(STUBBORN, deadline_s=0.3)
+    forced(receipt, timed_out=True)
+    (left,) = bench.running("sleep 307")
+    bench.do("kill", "-KILL", str(left))
+    until(lambda: not bench.box.processes())
+
+
+def test_a_stop_ends_everything(bench: Bench) -> None:
+    made, thread, results = supervised(bench, ready(f"setsid sleep 308 & {STUBBORN}"))
+    assert made.request_stop() is StopAnswer.REQUESTED
+    thread.join(20)
+    forced(receipt_of(results), timed_out=False)
+    assert bench.box.processes() == ()
+
+
+def test_a_stop_that_comes_first_starts_nothing(bench: Bench) -> None:
+    made = bench.supervisor()
+    assert made.request_stop() is StopAnswer.PREVENTED
+    receipt = made.run(bench.command("echo ran >/workspace/ran"), deadline_s=5)
+    assert not receipt.launched
+    assert receipt.stopped
+    assert receipt.return_code is None
+    assert receipt.cleanup_confirmed
+    assert bench.box.exec(["test", "-e", "/workspace/ran"], deadline_s=5).exit_code == 1
+    assert bench.box.exec(["test", "-e", f"{bench.folder}/launched"], deadline_s=5).exit_code == 1
+
+
+def test_whoever_wins_the_race_the_answer_is_true(bench: Bench) -> None:
+    answers = set()
+    for turn in range(20):
+        made = bench.supervisor(grace_s=0.1)
+        asked: list[StopAnswer] = []
+
+        def ask(made: Supervisor = made, turn: int = turn, asked: list[StopAnswer] = asked) -> None:
+            time.sleep(turn * 0.004)
+            asked.append(made.request_stop())
+
+        asking = threading.Thread(target=ask)
+        asking.start()
+        receipt = made.run(bench.command("sleep 309"), deadline_s=20)
+        asking.join(20)
+        assert receipt.stopped
+        assert receipt.launched == (asked == [StopAnswer.REQUESTED])
+        noted = bench.box.exec(["test", "-s", f"{bench.folder}/launched"], deadline_s=5)
+        assert receipt.launched == (noted.exit_code == 0)
+        assert receipt.error is None
+        assert bench.box.processes() == ()
+        answers.add(asked[0])
+    assert answers
+
+
+# --- the supervisor itself is ended -------------------------------------------------------------
+
+
+def supervisor_pids(bench: Bench) -> list[int]:
+    """The processes that run the script of the last folder: main first, then the watcher."""
+    script = f"{bench.folder}/supervisor.sh"
+    return sorted(p.pid for p in bench.box.processes() if script in p.argv)
+
+
+@pytest.mark.parametrize("signal", ["TERM", "INT", "HUP", "KILL"])
+def test_a_killed_supervisor_still_ends_everything(bench: Bench, signal: str) -> None:
+    _, thread, results = supervised(bench, ready(f"setsid sleep 310 & {STUBBORN}"))
+    main, *_ = supervisor_pids(bench)
+    bench.do("kill", f"-{signal}", str(main))
+    thread.join(30)
+    receipt = receipt_of(results)
+    assert receipt.launched
+    assert receipt.cleanup_confirmed
+    assert receipt.error is not None
+    assert "killed" in receipt.error
+    assert not receipt.timed_out
+    assert bench.box.processes() == ()
+
+
+def test_a_signal_to_its_whole_group_ends_everything(bench: Bench) -> None:
+    _, thread, results = supervised(bench, ready(STUBBORN))
+    bench.do("kill", "-TERM", *map(str, supervisor_pids(bench)))
+    thread.join(30)
+    assert receipt_of(results).cleanup_confirmed
+    assert bench.box.processes() == ()
+
+
+def test_when_both_its_processes_are_killed_the_host_takes_over(bench: Bench) -> None:
+    _, thread, results = supervised(bench, ready(f"setsid sleep 311 & {STUBBORN}"))
+    bench.do("kill", "-KILL", *map(str, supervisor_pids(bench)))
+    thread.join(30)
+    receipt = receipt_of(results)
+    assert receipt.launched
+    assert receipt.error is not None
+    assert "left no receipt" in receipt.error
+    assert receipt.return_code is None
+    assert bench.box.processes() == ()
+
+
+def test_without_any_receipt_the_error_says_whether_it_was_launched(bench: Bench) -> None:
+    made, thread, results = supervised(bench, ready("sleep 0.3"), exclusive=False)
+    bench.do("rm", f"{bench.folder}/supervisor.sh")
+    bench.do("mkdir", f"{bench.folder}/receipt.tmp")
+    thread.join(40)
+    (error,) = results
+    assert isinstance(error, SupervisionError)
+    assert error.launched is True
+    with pytest.raises(SupervisionError):
+        made.settle()
+
+
+def test_a_receipt_appears_whole(bench: Bench) -> None:
+    """Read in a tight loop inside the sandbox: never a part of it."""
+    made = bench.supervisor()
+    loop = 'while :; do [ -e "$1" ] || continue; cat "$1"; exit; done'
+    seen: list[str] = []
+    reading = threading.Thread(
+        target=lambda: seen.append(
+            bench.box.exec(
+                ["sh", "-c", loop, "sh", f"{bench.folder}/receipt.json"], deadline_s=20
+            ).stdout.text
+        )
+    )
+    reading.start()
+    many = " ".join(["setsid sleep 312 >/dev/null 2>&1 &"] * 30)
+    receipt = made.run(bench.command(f"{many} exit 0"), deadline_s=10)
+    reading.join(20)
+    assert len(json.loads(seen[0])["survivors"]) == 30
+    for survivor in receipt.survivors:
+        bench.do("kill", "-KILL", str(survivor.pid))
+    until(lambda: not bench.box.processes())
+
+
+def test_a_used_folder_is_refused(bench: Bench) -> None:
+    made = bench.supervisor()
+    first = made.run(bench.command("exit 4"), deadline_s=5)
+    assert made.run(bench.command("exit 5"), deadline_s=5) == first
+
+
+# --- broken sandboxes ---------------------------------------------------------------------------
+
+
+def test_without_setsid_the_receipt_says_so(own_bench: Bench) -> None:
+    own_bench.do("sh", "-c", 'rm "$(command -v setsid)"')
+    receipt = own_bench.run("exit 0")
+    assert not receipt.launched
+    assert receipt.error == "the image has no setsid"
+
+
+def test_a_container_that_is_removed_is_no_supervision_error(own_bench: Bench) -> None:
+    _, thread, results = supervised(own_bench, ready("sleep 313"))
+    own_bench.box.close()
+    thread.join(30)
+    (error,) = results
+    assert isinstance(error, ContainerGone), error
+
+
+def test_a_sandbox_full_of_processes_is_stopped(make: Callable[..., Sandbox]) -> None:
+    for image in ("debian-12", "alpine-3.23"):
+        with make(image, workdir="/workspace", limits=Limits(pids=60)) as box:
+            bench = Bench(box)
+            bomb = "while :; do sleep 314 & done 2>/dev/null"
+            receipt = bench.run(f"{bomb}; sleep 20", deadline_s=15)
+            assert receipt.launched
+            assert receipt.cleanup_confirmed
+            assert receipt.survivors == ()
+            assert box.processes() == ()
+
+
+def test_a_full_disk_leaves_a_receipt(make: Callable[..., Sandbox]) -> None:
+    for image in ("debian-12", "alpine-3.23"):
+        with make(image, workdir="/workspace", limits=Limits(tmp_mib=4)) as box:
+            bench = Bench(box)
+            receipt = bench.run("cat /dev/zero; exit 6")
+            assert receipt.return_code == 6
+            assert receipt.error is None
+
+
+def test_a_disk_that_is_full_before_the_launch_launches_nothing(own_bench: Bench) -> None:
+    own_bench.do("sh", "-c", "mkdir /small")
+    made = own_bench.supervisor()
+    own_bench.box.exec(["sh", "-c", "cat /dev/zero >/tmp/fill"], deadline_s=60)
+    with pytest.raises(SupervisionError) as caught:
+        made.run(own_bench.command("echo ran >/workspace/ran"), deadline_s=5)
+    assert caught.value.launched is False
+    own_bench.do("rm", "/tmp/fill")
+    assert own_bench.box.exec(["test", "-e", "/workspace/ran"], deadline_s=5).exit_code == 1
