@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
@@ -14,6 +15,7 @@ from sandbox.engine.scan import RunScript, ScanTracker
 from sandbox.engine.tracker import CgroupTracker, SandboxTracker, Tracker
 from sandbox.errors import EngineFailure, Unsupported
 
+KEEPER_TIMEOUT_S = 10.0
 Tracking = Literal["auto", "cgroup", "freezer", "scan", "sandbox"]
 
 
@@ -67,6 +69,26 @@ def choose(
     return Inside(observer=observer, locator=locator, tracker=tracker, helper_tracker=tracker)
 
 
+def await_keeper(count: Callable[[], int], timeout_s: float = KEEPER_TIMEOUT_S) -> None:
+    """Wait until the container's init has started the keeper.
+
+    The engine says "started" when init runs. Until the keeper does too, it could pass for a
+    process of the first command, and end with it.
+
+    Args:
+        count: tells how many processes there are; none when the container has ended.
+        timeout_s: how long to wait.
+
+    Raises:
+        EngineFailure: there is still no keeper.
+    """
+    until = time.monotonic() + timeout_s
+    while count() == 1:
+        if time.monotonic() > until:
+            raise EngineFailure(f"the sandbox's init starts nothing within {timeout_s} s")
+        time.sleep(0.002)
+
+
 def _through_probes(run_script: RunScript, tracking: Tracking) -> Inside:
     def locate(path: str) -> str:
         return run_script("locate", path, user="0")
@@ -92,9 +114,11 @@ def _cgroups(
         return None
     init = pid()
     try:
-        return ContainerCgroups.of(init, container_id)
+        cgroups = ContainerCgroups.of(init, container_id)
     except EngineFailure:
         return None
+    await_keeper(lambda: len(cgroups.members()))
+    return cgroups
 
 
 def _tracker(cgroups: ContainerCgroups, tracking: Tracking) -> CgroupTracker | None:

@@ -18,6 +18,7 @@ from sandbox.engine.observer import Observer
 from sandbox.engine.tracker import ExecState, await_launch
 
 TAG = "SANDBOX_EXEC"
+INIT_AND_KEEPER = 2
 HELPER_TAG: Mapping[str, str] = {TAG: "helper"}
 
 
@@ -73,7 +74,10 @@ class ScanTrack:
     def prepare(self, until: float) -> bool:
         """Note which processes are there before the command."""
         self._tracker.enter(self)
-        self._known = " ".join(process.identity for process in self._observer.processes())
+        known = self._observer.processes()
+        while len(known) < INIT_AND_KEEPER and time.monotonic() < until:
+            known = self._observer.processes()  # else the keeper would pass for the command's
+        self._known = " ".join(process.identity for process in known)
         return time.monotonic() < until
 
     def claim(self, ask: Callable[[], ExecState], until: float) -> None:

@@ -24,8 +24,9 @@ from sandbox.engine.owner import (
 from sandbox.errors import EngineFailure
 
 _MAX_PASSES = 5
+_CONTAINER_DEADLINE_S = 10.0
 _VOLUME_DEADLINE_S = 2.0
-_PAUSE_S = 0.1
+_PAUSE_S = 0.05
 _FILTERS = {"label": [PROJECT_FILTER]}
 
 
@@ -162,19 +163,22 @@ def _remove(engine: Engine, item: Leftover) -> Kept | None:
 
 
 def _remove_container(engine: Engine, container: str) -> None:
-    try:
-        engine.sdk.api.remove_container(container, force=True, v=True)
-    except docker.errors.APIError as error:
-        if error.status_code not in (404, 409):  # 409: its removal is under way
-            raise
+    """Remove a container; a dead run's last request may just be starting it."""
+    api = engine.sdk.api
+    _insist(lambda: api.remove_container(container, force=True, v=True), _CONTAINER_DEADLINE_S)
 
 
 def _remove_volume(engine: Engine, volume: str) -> None:
-    """Remove a volume; containers that use it may be half removed by somebody else just now."""
-    ends = time.monotonic() + _VOLUME_DEADLINE_S
+    """Remove a volume; a container that uses it may be half removed by somebody else."""
+    _insist(lambda: engine.sdk.api.remove_volume(volume, force=True), _VOLUME_DEADLINE_S)
+
+
+def _insist(remove: Callable[[], None], deadline_s: float) -> None:
+    """Try until the thing is gone, by whose hand ever, or is in conflict at the deadline."""
+    ends = time.monotonic() + deadline_s
     while True:
         try:
-            engine.sdk.api.remove_volume(volume, force=True)
+            remove()
         except docker.errors.NotFound:
             return
         except docker.errors.APIError as error:

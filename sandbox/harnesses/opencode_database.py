@@ -24,7 +24,7 @@ from sandbox.harnesses.native import json_value, seconds, unparseable
 Milliseconds = Annotated[float, Field(ge=0, le=1e15, allow_inf_nan=False)]
 
 _STEP = 100_000
-_MOST_STEPS = 10_000  # 10**9 instructions: a database of hundreds of megabytes
+_MOST_STEPS = 1_000  # 10**8 instructions: a million rows, or two seconds
 _SUFFIXES = ("", "-wal")  # SQLite makes -shm again, and a stale one would only mislead it
 
 
@@ -95,13 +95,18 @@ class Database:
     gaps: list[Gap] = field(default_factory=list)
 
 
-def read_database(path: Path) -> Database:
-    """Read a database; what cannot be read is a gap, never an error."""
+def read_database(path: Path, *, most_steps: int = _MOST_STEPS) -> Database:
+    """Read a database; what cannot be read is a gap, never an error.
+
+    Args:
+        path: the database; its log is beside it.
+        most_steps: give up after so many times 100,000 instructions.
+    """
     found = Database()
     with _copied(path) as copy:
         try:
             with closing(sqlite3.connect(f"{copy.as_uri()}?mode=rw", uri=True)) as connection:
-                _distrust(connection)
+                _distrust(connection, most_steps)
                 _read(connection, found)
         except sqlite3.Error as error:
             found.gaps.append(unparseable(f"{path.name}: {error}"))
@@ -119,10 +124,10 @@ def _copied(path: Path) -> Iterator[Path]:
         yield copy
 
 
-def _distrust(connection: sqlite3.Connection) -> None:
+def _distrust(connection: sqlite3.Connection, most_steps: int) -> None:
     """Keep a database that a tool wrote from running code or running for ever."""
     steps = count()
-    connection.set_progress_handler(lambda: next(steps) >= _MOST_STEPS, _STEP)
+    connection.set_progress_handler(lambda: next(steps) >= most_steps, _STEP)
     connection.execute("PRAGMA trusted_schema = OFF")
     connection.text_factory = _text
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+import time
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -16,7 +16,6 @@ from sandbox.engine.client import Engine
 from sandbox.engine.images import ensure_image, image_definition
 from sandbox.engine.owner import Ownership
 from sandbox.engine.sandbox import Sandbox
-from sandbox.errors import PrerequisiteMissing
 from sandbox.evidence.records import CleanupReceipt
 from sandbox.progress import PlainProgress
 
@@ -49,18 +48,6 @@ SETTINGS = (
     Setting("alpine-3.23", ROOT, ("sh",)),
     Setting("alpine-3.23", PLAIN, ("busybox", "ash")),
 )
-
-
-@pytest.fixture(scope="session")
-def engine() -> Iterator[Engine]:
-    try:
-        connected = Engine.connect()
-    except PrerequisiteMissing as error:
-        if os.environ.get("CI"):
-            raise
-        pytest.skip(str(error))
-    with connected:
-        yield connected
 
 
 @pytest.fixture(scope="session")
@@ -143,6 +130,19 @@ class Bench:
         assert done.exit_code == 0, done.stderr.text
         return done.stdout.text
 
+    def kill(self, *pids: int, signal: str = "KILL") -> None:
+        """Send a signal; images have no kill command but their shell's."""
+        script = 'signal=$1; shift; for pid do kill -"$signal" "$pid"; done; true'
+        self.do("sh", "-c", script, "sh", signal, *map(str, pids))
+
+    def gone(self, *pids: int) -> None:
+        """Kill processes and wait until they are gone."""
+        self.kill(*pids)
+        end = time.monotonic() + 10
+        while {p.pid for p in self.box.processes()} & set(pids):
+            assert time.monotonic() < end, "it lives on"
+            time.sleep(0.02)
+
     def text(self, name: str) -> str:
         """Read a file of the last supervisor's folder."""
         return self.box.read(f"{self.folder}/{name}").decode()
@@ -158,10 +158,9 @@ def bench(request: pytest.FixtureRequest, boxes: Callable[[str, str], Sandbox]) 
     setting: Setting = request.param
     made = Bench(boxes(setting.image, setting.user), setting.shell)
     yield made
-    left = [p for p in made.box.processes()]
-    for process in left:
-        made.box.exec(["kill", "-KILL", str(process.pid)], deadline_s=10)
-    assert left == []
+    left = made.box.processes()
+    made.kill(*(process.pid for process in left))
+    assert left == ()
 
 
 @pytest.fixture(params=["debian-12", "alpine-3.23"])

@@ -31,33 +31,25 @@ def until(true: Wait, seconds: float = 10) -> None:
 def supervised(
     bench: Bench, script: str, *, deadline_s: float = 30, exclusive: bool = True
 ) -> tuple[Supervisor, threading.Thread, list[CleanupReceipt | Exception]]:
-    """Start a script under the supervisor in another thread, and wait for its launch."""
+    """Start a script under the supervisor in another thread, and wait until it runs."""
     made = bench.supervisor(exclusive=exclusive)
+    command = bench.command(f'echo yes >"$READY"; {script}', env={"READY": f"{bench.folder}/ready"})
     results: list[CleanupReceipt | Exception] = []
 
     def run() -> None:
         try:
-            results.append(made.run(bench.command(script), deadline_s=deadline_s))
+            results.append(made.run(command, deadline_s=deadline_s))
         except Exception as error:
             results.append(error)
 
     thread = threading.Thread(target=run)
     thread.start()
-    until(
-        lambda: (
-            bool(
-                bench.box.exec(["test", "-s", f"{bench.folder}/ready"], deadline_s=10).exit_code
-                == 0
-            )
-            or bool(results)
-        )
-    )
+    until(lambda: bool(results) or there(bench, f"{bench.folder}/ready"))
     return made, thread, results
 
 
-def ready(bench_script: str) -> str:
-    """A script that says that it runs, in its supervisor's folder (stdout is there)."""
-    return f'echo yes >"$(readlink /proc/self/fd/1 | sed s,stdout,ready,)"; {bench_script}'
+def there(bench: Bench, path: str) -> bool:
+    return bench.box.exec(["test", "-s", path], deadline_s=10).exit_code == 0
 
 
 def receipt_of(results: list[CleanupReceipt | Exception]) -> CleanupReceipt:
@@ -176,9 +168,7 @@ def test_a_tool_that_detached_is_left_alone_and_listed(bench: Bench) -> None:
     assert receipt.return_code == 0
     assert receipt.cleanup_confirmed
     assert sorted(s.command for s in receipt.survivors) == ["sleep 301", "sleep 302"]
-    for survivor in receipt.survivors:
-        bench.do("kill", "-KILL", str(survivor.pid))
-    until(lambda: not bench.box.processes())
+    bench.gone(*(survivor.pid for survivor in receipt.survivors))
 
 
 def test_what_dies_with_the_command_is_no_survivor(bench: Bench) -> None:
@@ -189,8 +179,7 @@ def test_what_dies_with_the_command_is_no_survivor(bench: Bench) -> None:
 def test_a_cleared_environment_hides_nothing_from_an_exclusive_one(bench: Bench) -> None:
     receipt = bench.run("env -i setsid sleep 303 >/dev/null 2>&1 & sleep 0.1; exit 0")
     assert [s.command for s in receipt.survivors] == ["sleep 303"]
-    bench.do("kill", "-KILL", str(receipt.survivors[0].pid))
-    until(lambda: not bench.box.processes())
+    bench.gone(receipt.survivors[0].pid)
 
 
 NAMES = ['q"uote', "back\\slash", "tab\there", "new\nline", "ünï", "b\udcffad", "$(x)`y`%s"]
@@ -214,9 +203,7 @@ def test_any_command_name_makes_a_valid_receipt(bench: Bench, name: str) -> None
         flat = "".join(" " if c in "\t\n" else c for c in shown)
         assert any(flat in command for command in commands), commands
     finally:
-        for survivor in receipt.survivors:
-            bench.do("kill", "-KILL", str(survivor.pid))
-        until(lambda: not bench.box.processes())
+        bench.gone(*(survivor.pid for survivor in receipt.survivors))
 
 
 # --- forced stops ------------------------------------------------------------------------------
@@ -286,7 +273,7 @@ def test_a_family_is_followed_even_without_the_tag(bench: Bench) -> None:
 
 def test_commands_of_the_engine_are_not_the_agents(bench: Bench) -> None:
     """The witness looks into the sandbox while the agent works, and must not be killed for it."""
-    _, thread, results = supervised(bench, ready(STUBBORN), deadline_s=1)
+    _, thread, results = supervised(bench, STUBBORN, deadline_s=1)
     witness = bench.box.exec(["sh", "-c", "sleep 2; echo saw"], deadline_s=20)
     thread.join(20)
     assert witness.stdout.text == "saw\n"
@@ -298,12 +285,11 @@ def test_what_was_there_before_stays(bench: Bench) -> None:
     receipt = bench.run(STUBBORN, deadline_s=0.3)
     forced(receipt, timed_out=True)
     (left,) = bench.running("sleep 307")
-    bench.do("kill", "-KILL", str(left))
-    until(lambda: not bench.box.processes())
+    bench.gone(left)
 
 
 def test_a_stop_ends_everything(bench: Bench) -> None:
-    made, thread, results = supervised(bench, ready(f"setsid sleep 308 & {STUBBORN}"))
+    made, thread, results = supervised(bench, f"setsid sleep 308 & {STUBBORN}")
     assert made.request_stop() is StopAnswer.REQUESTED
     thread.join(20)
     forced(receipt_of(results), timed_out=False)
@@ -319,7 +305,7 @@ def test_a_stop_that_comes_first_starts_nothing(bench: Bench) -> None:
     assert receipt.return_code is None
     assert receipt.cleanup_confirmed
     assert bench.box.exec(["test", "-e", "/workspace/ran"], deadline_s=5).exit_code == 1
-    assert bench.box.exec(["test", "-e", f"{bench.folder}/launched"], deadline_s=5).exit_code == 1
+    assert not there(bench, f"{bench.folder}/launched")
 
 
 def test_whoever_wins_the_race_the_answer_is_true(bench: Bench) -> None:
@@ -338,8 +324,7 @@ def test_whoever_wins_the_race_the_answer_is_true(bench: Bench) -> None:
         asking.join(20)
         assert receipt.stopped
         assert receipt.launched == (asked == [StopAnswer.REQUESTED])
-        noted = bench.box.exec(["test", "-s", f"{bench.folder}/launched"], deadline_s=5)
-        assert receipt.launched == (noted.exit_code == 0)
+        assert receipt.launched == there(bench, f"{bench.folder}/launched")
         assert receipt.error is None
         assert bench.box.processes() == ()
         answers.add(asked[0])
@@ -357,9 +342,9 @@ def supervisor_pids(bench: Bench) -> list[int]:
 
 @pytest.mark.parametrize("signal", ["TERM", "INT", "HUP", "KILL"])
 def test_a_killed_supervisor_still_ends_everything(bench: Bench, signal: str) -> None:
-    _, thread, results = supervised(bench, ready(f"setsid sleep 310 & {STUBBORN}"))
+    _, thread, results = supervised(bench, f"setsid sleep 310 & {STUBBORN}")
     main, *_ = supervisor_pids(bench)
-    bench.do("kill", f"-{signal}", str(main))
+    bench.kill(main, signal=signal)
     thread.join(30)
     receipt = receipt_of(results)
     assert receipt.launched
@@ -371,16 +356,16 @@ def test_a_killed_supervisor_still_ends_everything(bench: Bench, signal: str) ->
 
 
 def test_a_signal_to_its_whole_group_ends_everything(bench: Bench) -> None:
-    _, thread, results = supervised(bench, ready(STUBBORN))
-    bench.do("kill", "-TERM", *map(str, supervisor_pids(bench)))
+    _, thread, results = supervised(bench, STUBBORN)
+    bench.kill(*supervisor_pids(bench), signal="TERM")
     thread.join(30)
     assert receipt_of(results).cleanup_confirmed
     assert bench.box.processes() == ()
 
 
 def test_when_both_its_processes_are_killed_the_host_takes_over(bench: Bench) -> None:
-    _, thread, results = supervised(bench, ready(f"setsid sleep 311 & {STUBBORN}"))
-    bench.do("kill", "-KILL", *map(str, supervisor_pids(bench)))
+    _, thread, results = supervised(bench, f"setsid sleep 311 & {STUBBORN}")
+    bench.kill(*supervisor_pids(bench))
     thread.join(30)
     receipt = receipt_of(results)
     assert receipt.launched
@@ -391,9 +376,10 @@ def test_when_both_its_processes_are_killed_the_host_takes_over(bench: Bench) ->
 
 
 def test_without_any_receipt_the_error_says_whether_it_was_launched(bench: Bench) -> None:
-    made, thread, results = supervised(bench, ready("sleep 0.3"), exclusive=False)
+    made, thread, results = supervised(bench, f"{STUBBORN} & wait", exclusive=False)
     bench.do("rm", f"{bench.folder}/supervisor.sh")
     bench.do("mkdir", f"{bench.folder}/receipt.tmp")
+    made.request_stop()
     thread.join(40)
     (error,) = results
     assert isinstance(error, SupervisionError)
@@ -419,9 +405,7 @@ def test_a_receipt_appears_whole(bench: Bench) -> None:
     receipt = made.run(bench.command(f"{many} exit 0"), deadline_s=10)
     reading.join(20)
     assert len(json.loads(seen[0])["survivors"]) == 30
-    for survivor in receipt.survivors:
-        bench.do("kill", "-KILL", str(survivor.pid))
-    until(lambda: not bench.box.processes())
+    bench.gone(*(survivor.pid for survivor in receipt.survivors))
 
 
 def test_a_used_folder_is_refused(bench: Bench) -> None:
@@ -441,7 +425,7 @@ def test_without_setsid_the_receipt_says_so(own_bench: Bench) -> None:
 
 
 def test_a_container_that_is_removed_is_no_supervision_error(own_bench: Bench) -> None:
-    _, thread, results = supervised(own_bench, ready("sleep 313"))
+    _, thread, results = supervised(own_bench, "sleep 313")
     own_bench.box.close()
     thread.join(30)
     (error,) = results

@@ -23,7 +23,7 @@ from sandbox.engine.link import ModelLink, choose_isolation, open_link
 from sandbox.engine.namespace import open_network
 from sandbox.engine.owner import Ownership
 from sandbox.engine.sandbox import Sandbox
-from sandbox.errors import ContainerGone, PrerequisiteMissing, Unsupported
+from sandbox.errors import ContainerGone, Unsupported
 from sandbox.progress import PlainProgress
 
 pytestmark = pytest.mark.docker
@@ -33,18 +33,6 @@ GET = {
     "alpine": 'printf "hello" | nc -w 5 "$1" "$2"',
 }
 SHELL = {"debian": "bash", "alpine": "sh"}
-
-
-@pytest.fixture(scope="module")
-def engine() -> Iterator[Engine]:
-    try:
-        connected = Engine.connect()
-    except PrerequisiteMissing as error:
-        if {"CI", "SANDBOX_REQUIRE_ENGINE"} & os.environ.keys():
-            raise
-        pytest.skip(str(error))
-    with connected:
-        yield connected
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
 import sys
@@ -19,7 +18,6 @@ import pytest
 from sandbox.engine.client import Engine
 from sandbox.engine.images import ensure_image, image_definition
 from sandbox.engine.sweep import SweepReport, sweep
-from sandbox.errors import PrerequisiteMissing
 from sandbox.progress import PlainProgress
 
 pytestmark = pytest.mark.docker
@@ -43,18 +41,6 @@ with ExitStack() as stack:
     print("ready", flush=True)
     sys.stdin.read()
 """
-
-
-@pytest.fixture(scope="module")
-def engine() -> Iterator[Engine]:
-    try:
-        connected = Engine.connect()
-    except PrerequisiteMissing as error:
-        if {"CI", "SANDBOX_REQUIRE_ENGINE"} & os.environ.keys():
-            raise
-        pytest.skip(str(error))
-    with connected:
-        yield connected
 
 
 @pytest.fixture(scope="module")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
@@ -222,6 +223,9 @@ def sleeper(tmp_path: Path) -> Any:
         program = tmp_path / name
         program.symlink_to("/bin/sleep")
         made.append(subprocess.Popen([program, "60"]))
+        comm = Path(f"/proc/{made[-1].pid}/comm")
+        while comm.read_text() != f"{name}\n":  # the kernel sets it a little after exec
+            time.sleep(0.001)
         return made[-1].pid
 
     yield start

@@ -15,7 +15,7 @@ def _never_ends(rollout_id: str) -> Script:
 RUN_TIMEOUT = Scenario(
     name="run_timeout",
     script=_never_ends,
-    deadline_s=15.0,
+    deadline_s=20.0,
     graded=(marker(2),),
     expectation=Expectation(
         proves="a tool that never ends is stopped with the run by the task's deadline; "

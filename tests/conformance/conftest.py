@@ -1,0 +1,27 @@
+"""Fixtures of the conformance tests: the task images, and one real run that several tests read."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from sandbox.conformance.prepare import prepare_images
+from sandbox.engine.client import Engine
+from sandbox.engine.imagebuild.definition import image_definitions
+from sandbox.progress import PlainProgress
+from tests.conformance.cli import Ended, sandbox
+
+
+@pytest.fixture(scope="session")
+def image_refs(engine: Engine) -> dict[str, str]:
+    """Give the engine's reference of each task image by its name."""
+    images = prepare_images(engine, image_definitions(), PlainProgress(quiet=True))
+    return {name: image.ref for name, image in images.items()}
+
+
+@pytest.fixture(scope="session")
+def quick_run(engine: Engine, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Ended]:
+    """Run the whole quick profile once: every harness, image and scenario."""
+    folder = tmp_path_factory.mktemp("quick") / "run"
+    return folder, sandbox("conformance", "--profile", "quick", "--output", str(folder))

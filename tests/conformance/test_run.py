@@ -1,0 +1,89 @@
+"""The quick profile with real harnesses in real images: verdicts, reports, and judging again."""
+
+from __future__ import annotations
+
+import json
+import xml.etree.ElementTree as ET
+from pathlib import Path
+
+import pytest
+
+from sandbox.engine.client import Engine
+from tests.conformance.cli import Ended, sandbox
+
+pytestmark = pytest.mark.docker
+Run = tuple[Path, Ended]
+
+
+def test_every_cell_is_recorded_and_passes_or_is_known(quick_run: Run) -> None:
+    folder, ended = quick_run
+    assert ended.code == 0, ended.out + ended.err
+    results = json.loads((folder / "results.json").read_text())
+    planned = json.loads((folder / "run.json").read_text())["cells"]
+    assert [cell["cell_id"] for cell in results["cells"]] == planned
+    assert {cell["state"] for cell in results["cells"]} <= {"pass", "known"}
+    assert {path.split("/")[1] for path in planned} == {"alpine-3.23", "debian-12"}
+
+
+def test_the_table_names_every_harness_image_and_scenario(quick_run: Run) -> None:
+    folder, ended = quick_run
+    cells = json.loads((folder / "run.json").read_text())["cells"]
+    text = ended.out.replace("\n", " ")
+    for harness, image, scenario in (cell.split("/") for cell in cells):
+        assert harness in text
+        assert image in text
+        assert scenario.split("_")[0] in text
+
+
+def test_junit_has_one_case_for_each_cell_and_check(quick_run: Run) -> None:
+    folder, _ = quick_run
+    results = json.loads((folder / "results.json").read_text())
+    cases = ET.parse(folder / "junit.xml").getroot().iter("testcase")
+    assert len(list(cases)) == sum(len(cell["verdicts"]) for cell in results["cells"])
+
+
+def test_judging_again_gives_the_same_verdicts_without_an_engine(quick_run: Run) -> None:
+    folder, _ = quick_run
+    before = (folder / "results.json").read_text()
+    again = sandbox("judge", str(folder), "--json", env={"DOCKER_HOST": "unix:///nowhere"})
+    assert again.code == 0, again.err
+    assert json.loads(again.out) == json.loads(before)
+
+
+def test_the_step_summary_is_appended(quick_run: Run, tmp_path: Path) -> None:
+    folder, _ = quick_run
+    page = tmp_path / "summary.md"
+    page.write_text("before\n")
+    sandbox("judge", str(folder), env={"GITHUB_STEP_SUMMARY": str(page)})
+    text = page.read_text()
+    assert text.startswith("before\n")
+    assert (folder / "summary.md").read_text() in text
+
+
+def test_tampered_evidence_turns_the_verdict(quick_run: Run, tmp_path: Path) -> None:
+    """A verdict follows the recorded facts, so changing them changes it."""
+    folder, _ = quick_run
+    cell = next(iter((folder / "cells").glob("codex/*/tool_success")))
+    copy = tmp_path / "cell"
+    copy.mkdir()
+    for path in cell.iterdir():
+        if path.is_file():
+            (copy / path.name).write_bytes(path.read_bytes())
+    witness = json.loads((copy / "witness.json").read_text())
+    witness["survivors"] = [{"pid": 4711, "command": "sleep 1000"}]
+    (copy / "witness.json").write_text(json.dumps(witness))
+    judged = sandbox("judge", str(copy), "--dry-run")
+    assert judged.code == 1
+    assert "nothing_left_running" in judged.out
+
+
+def test_the_bridge_link_gives_the_same_outcome(engine: Engine, tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    ended = sandbox(
+        "conformance",
+        "codex/alpine-3.23/tool_success",
+        *("--isolation", "bridge", "--output", str(folder)),
+    )
+    cell = json.loads((folder / "cells/codex/alpine-3.23/tool_success/cell.json").read_text())
+    assert cell["isolation"] == "bridge"
+    assert ended.code == 0, ended.out + ended.err

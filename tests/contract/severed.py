@@ -1,0 +1,65 @@
+"""A road to the engine that can be cut: a Unix socket that forwards to another."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import socket
+import tempfile
+import threading
+from pathlib import Path
+from typing import Self
+
+
+class Severable:
+    """Forwards connections until ``sever``; a context manager."""
+
+    def __init__(self, host: str) -> None:
+        self._target = host.removeprefix("unix://")
+        self._folder = Path(tempfile.mkdtemp(prefix="kit-road-"))
+        self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._open: list[socket.socket] = []
+        self.address = f"unix://{self._folder}/socket"
+
+    def __enter__(self) -> Self:
+        self._listener.bind(str(self._folder / "socket"))
+        self._listener.listen()
+        self._thread = threading.Thread(target=self._accept)
+        self._thread.start()
+        return self
+
+    def __exit__(self, *args: object) -> None:
+        self.sever()
+        self._thread.join()
+        shutil.rmtree(self._folder)
+
+    def sever(self) -> None:
+        """Cut all connections and take no more."""
+        for one in (self._listener, *self._open):
+            with contextlib.suppress(OSError):
+                one.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+
+    def _accept(self) -> None:
+        with contextlib.ExitStack() as stack:
+            while True:
+                try:
+                    near, _ = self._listener.accept()
+                except OSError:
+                    return
+                far = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+                far.connect(self._target)
+                self._open += [near, far]
+                for source, sink in ((near, far), (far, near)):
+                    thread = threading.Thread(target=self._forward, args=(source, sink))
+                    thread.start()
+                    stack.callback(thread.join)
+                stack.callback(near.close)
+                stack.callback(far.close)
+
+    def _forward(self, source: socket.socket, sink: socket.socket) -> None:
+        with contextlib.suppress(OSError):
+            while data := source.recv(1 << 16):
+                sink.sendall(data)
+        with contextlib.suppress(OSError):
+            sink.shutdown(socket.SHUT_WR)

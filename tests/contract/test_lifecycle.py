@@ -1,0 +1,299 @@
+"""start and close: what a sandbox is, and that nothing is left of it however it ends."""
+
+from __future__ import annotations
+
+import io
+import tarfile
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sandbox.engine.client import Engine
+from sandbox.engine.limits import Limits, ReadOnlyMount
+from sandbox.engine.owner import Ownership, owner_is_alive
+from sandbox.engine.sandbox import Sandbox
+from sandbox.errors import ContainerGone, EngineFailure, NotFound, Unsupported, UsageError
+from tests.contract.conftest import labelled
+from tests.contract.kit import run, said, sh, until
+from tests.contract.severed import Severable
+
+pytestmark = pytest.mark.docker
+
+
+@pytest.fixture
+def calls(engine: Engine) -> Iterator[list[str]]:
+    """Record the requests that reach the engine."""
+    seen: list[str] = []
+
+    def note(response: Any, *args: object, **kwargs: object) -> None:
+        seen.append(f"{response.request.method} {response.request.path_url.split('?')[0]}")
+
+    engine.sdk.api.hooks["response"].append(note)
+    yield seen
+    engine.sdk.api.hooks["response"].remove(note)
+
+
+@pytest.fixture
+def alone() -> Ownership:
+    """Own things of one test, so that exactly its leftovers can be counted."""
+    return Ownership.current(run_id=f"kit-{uuid.uuid4().hex[:8]}")
+
+
+def left(engine: Engine, owner: Ownership) -> list[str]:
+    return labelled(engine, f"sandbox.run_id={owner.run_id}")
+
+
+def inspect(engine: Engine, box: Sandbox) -> dict[str, Any]:
+    return dict(engine.sdk.api.inspect_container(box.id))
+
+
+def test_start_and_close_ask_the_engine_little(make: Callable[..., Sandbox], calls: list[str]) -> None:
+    make().close()
+    with make():
+        pass
+    calls.clear()
+    with make() as own:
+        identity = own.id
+    version = calls[0].split("/")[1]
+    assert calls[1:] == [
+        f"POST /{version}/containers/create",
+        f"POST /{version}/containers/{identity}/start",
+        f"DELETE /{version}/containers/{identity}",
+    ]
+    assert calls[0].endswith("/json")  # the image, for its user
+
+
+def test_close_is_idempotent_and_final(make: Callable[..., Sandbox]) -> None:
+    own = make()
+    own.close()
+    own.start()
+    own.close()
+    own.close()
+    with pytest.raises(UsageError, match="not started, or is closed"):
+        run(own, "true")
+    with pytest.raises(UsageError, match="started before"):
+        own.start()
+
+
+def test_nothing_works_before_start(make: Callable[..., Sandbox], tmp_path: Path) -> None:
+    own = make()
+    uses: list[Callable[[], object]] = [
+        lambda: run(own, "true"),
+        lambda: own.put([], "/opt"),
+        lambda: own.get("/etc", tmp_path / "x"),
+        lambda: own.read("/etc/passwd"),
+        own.facts,
+        own.processes,
+        own.diff,
+        own.resources,
+        lambda: own.id,
+    ]
+    for use in uses:
+        with pytest.raises(UsageError, match="not started"):
+            use()
+
+
+def test_close_waits_for_no_grace(make: Callable[..., Sandbox]) -> None:
+    with make() as own:
+        sh(own, "trap '' TERM; (while :; do sleep 1; done) >/dev/null 2>&1 &")
+        began = time.monotonic()
+    assert time.monotonic() - began < 5
+
+
+def test_an_error_in_the_body_leaves_nothing(
+    engine: Engine, make: Callable[..., Sandbox], alone: Ownership
+) -> None:
+    with pytest.raises(RuntimeError, match="mine"), make(owner=alone):
+        assert len(left(engine, alone)) == 1
+        raise RuntimeError("mine")
+    assert left(engine, alone) == []
+
+
+class BadLink:
+    """A link that cannot attach."""
+
+    def create_options(self) -> Mapping[str, Any]:
+        return {"network_mode": "none", "dns": ["127.0.0.1"]}
+
+    def attach(self, sandbox: Sandbox) -> None:
+        assert said(run(sandbox, "grep", "nameserver", "/etc/resolv.conf")) == (
+            "nameserver 127.0.0.1\n"
+        )
+        raise EngineFailure("cannot attach")
+
+
+def test_a_failed_start_leaves_nothing(
+    engine: Engine, make: Callable[..., Sandbox], alone: Ownership, tmp_path: Path
+) -> None:
+    options: list[dict[str, Any]] = [
+        {"link": BadLink()},
+        {"mounts": [ReadOnlyMount(source=tmp_path, target="/proc/1/x")]},
+        {"workdir": "relative"},
+        {"workdir": "/etc/passwd/x"},
+    ]
+    for option in options:
+        own = make(owner=alone, **option)
+        with pytest.raises(EngineFailure):
+            own.start()
+        assert left(engine, alone) == [], option
+        own.close()
+
+
+def test_a_missing_image(engine: Engine, alone: Ownership) -> None:
+    for name in ("sandbox-kit/no-such-image:1", f"sha256:{'0' * 64}"):
+        with pytest.raises(NotFound, match="find image"), Sandbox(engine, name, owner=alone):
+            pass
+    assert left(engine, alone) == []
+
+
+@pytest.fixture(scope="module")
+def bare_image(engine: Engine) -> Iterator[str]:
+    """Give an image that holds one file and no shell."""
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as tar:
+        tar.addfile(tarfile.TarInfo("hello"), io.BytesIO())
+    name = f"sandbox-kit-bare:{uuid.uuid4().hex[:8]}"
+    repository, _, tag = name.partition(":")
+    engine.sdk.api.import_image_from_data(buffer.getvalue(), repository=repository, tag=tag)
+    yield name
+    engine.sdk.api.remove_image(name, force=True)
+
+
+def test_an_image_without_a_shell(engine: Engine, bare_image: str, alone: Ownership) -> None:
+    with pytest.raises(Unsupported, match="no /bin/sh"), Sandbox(engine, bare_image, owner=alone):
+        pass
+    assert left(engine, alone) == []
+
+
+def test_an_interrupt_during_start_leaves_nothing(
+    engine: Engine, make: Callable[..., Sandbox], alone: Ownership
+) -> None:
+    def interrupt(response: Any, *args: object, **kwargs: object) -> None:
+        if response.request.path_url.partition("?")[0].endswith(("/create", "/start")):
+            raise KeyboardInterrupt
+
+    engine.sdk.api.hooks["response"].append(interrupt)
+    try:
+        with pytest.raises(KeyboardInterrupt), make(owner=alone):
+            pass
+    finally:
+        engine.sdk.api.hooks["response"].remove(interrupt)
+    assert left(engine, alone) == []
+
+
+def test_labels_name_the_living_owner(engine: Engine, box: Sandbox, owner: Ownership) -> None:
+    labels = inspect(engine, box)["Config"]["Labels"]
+    assert Ownership.from_labels(labels) == owner
+    assert owner_is_alive(labels)
+
+
+@pytest.mark.parametrize("how", ["kill", "remove", "stop"])
+def test_a_container_that_ends_during_exec(
+    engine: Engine, make: Callable[..., Sandbox], how: str
+) -> None:
+    api = engine.sdk.api
+    act = {
+        "kill": lambda: api.kill(own.name),
+        "remove": lambda: api.remove_container(own.name, force=True),
+        "stop": lambda: api.stop(own.name, timeout=0),
+    }[how]
+    with make() as own:
+        threading.Timer(0.4, act).start()
+        with pytest.raises(ContainerGone):
+            sh(own, "echo begun; sleep 60")
+        for use in (lambda: run(own, "true"), own.processes, own.facts):
+            with pytest.raises(ContainerGone):
+                use()
+
+
+def test_a_container_that_ended_before(engine: Engine, make: Callable[..., Sandbox]) -> None:
+    with make() as own:
+        engine.sdk.api.remove_container(own.name, force=True)
+        for use in (lambda: run(own, "true"), own.processes, own.diff, own.facts):
+            with pytest.raises(ContainerGone):
+                use()
+
+
+def test_a_command_that_ends_its_own_sandbox(make: Callable[..., Sandbox]) -> None:
+    with make() as own:
+        with pytest.raises(ContainerGone):
+            sh(own, "kill -9 -1; sleep 5")
+
+
+def test_an_engine_that_goes_away_during_exec(image: str, alone: Ownership, engine: Engine) -> None:
+    with Severable(engine.info.host) as road, Engine.connect(road.address) as far:
+        with pytest.raises(EngineFailure) as caught, Sandbox(far, image, owner=alone) as own:
+            run(own, "true")
+            threading.Timer(0.4, road.sever).start()
+            run(own, "sleep", "60")
+        assert not isinstance(caught.value, ContainerGone)
+    for name in left(engine, alone):
+        engine.sdk.api.remove_container(name.split("/")[1], force=True)
+
+
+def test_what_a_sandbox_is(engine: Engine, box: Sandbox) -> None:
+    told = inspect(engine, box)
+    host = told["HostConfig"]
+    assert host["Init"] is True
+    assert host["NetworkMode"] == "none"
+    assert host["CapDrop"] == ["ALL"]
+    assert (host["PidsLimit"], host["Memory"]) == (1024, 4096 << 20)
+    assert host["MemorySwap"] == host["Memory"]
+    assert told["Config"]["Healthcheck"] == {"Test": ["NONE"]}
+    assert said(sh(box, "ls /sys/class/net")) == "lo\n"
+    status = said(sh(box, "cat /proc/self/status"))
+    assert "NoNewPrivs:\t1" in status
+    assert capabilities(status) == {0, 1, 3, 4, 5, 6, 7, 10}
+    assert said(sh(box, "cat /proc/1/comm")) != "sleep\n"
+
+
+def capabilities(status: str) -> set[int]:
+    line = next(line for line in status.splitlines() if line.startswith("CapBnd:"))
+    return {number for number in range(64) if int(line.split()[1], 16) >> number & 1}
+
+
+def test_a_plain_user_has_no_capabilities(user_box: Sandbox) -> None:
+    for user in ("1000:1000", "0"):
+        assert capabilities(said(run(user_box, "cat", "/proc/self/status", user=user))) == set()
+
+
+def test_root_can_do_a_tasks_work(box: Sandbox) -> None:
+    script = """set -e; cd /opt; echo x >owned; chown 1234:1234 owned; chmod 4755 owned
+        su -s /bin/sh nobody -c 'id -u'; su -s /bin/sh nobody -c 'sleep 50' & sleep 0.2; kill $!"""
+    assert sh(box, script).ok
+    assert sh(box, "mknod /opt/device c 1 3 || chroot / true").exit_code != 0
+
+
+def test_tmp_is_in_memory_executable_and_bounded(make: Callable[..., Sandbox]) -> None:
+    with make(limits=Limits(tmp_mib=16)) as own:
+        assert said(run(own, "stat", "-c", "%a", "/tmp")) == "1777\n"
+        assert said(sh(own, "printf '#!/bin/sh\\necho ran' >/tmp/x; chmod +x /tmp/x; /tmp/x")) == (
+            "ran\n"
+        )
+        assert sh(own, "dd if=/dev/zero of=/tmp/full bs=1M count=32").exit_code != 0
+        assert said(sh(own, "wc -c </tmp/full")).strip() == str(16 << 20)
+
+
+def test_pids_are_bounded(make: Callable[..., Sandbox]) -> None:
+    with make(limits=Limits(pids=20)) as own:
+        result = sh(own, "i=0; while [ $i -lt 60 ]; do sleep 30 & i=$((i+1)); done", deadline_s=3)
+        assert result.exit_code != 0
+        assert until(lambda: len(own.processes()) <= 20)
+
+
+@pytest.mark.parametrize("broken", [{"memory_mib": 5}, {"pids": 0}, {"tmp_mib": 0}])
+def test_limits_must_leave_room(broken: dict[str, int]) -> None:
+    with pytest.raises(UsageError):
+        Limits(**broken)
+
+
+def test_env_and_workdir_of_the_sandbox(make: Callable[..., Sandbox]) -> None:
+    with make(env={"KIT": "a b\nc"}, workdir="/made/for/it") as own:
+        assert said(sh(own, 'printf %s "$KIT"')) == "a b\nc"
+        assert said(run(own, "pwd")) == "/made/for/it\n"
+        assert said(run(own, "printenv", "KIT", env={"KIT": "other"})) == "other\n"
