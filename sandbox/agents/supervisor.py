@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import re
 import secrets
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
@@ -31,6 +30,7 @@ ARGUMENTS_LIMIT = 2 * 1024 * 1024 - 64 * 1024  # a quarter of the usual 8 MiB st
 KILL_WAIT_S = 5.0  # as in the script
 MARGIN_S = 15.0  # for a busy machine, before the engine kills the supervisor itself
 
+_REFUSED = 2
 _STOP = """
 : >"$1/stop" || exit 1
 mkdir "$1/claim" 2>/dev/null && echo prevented || echo requested
@@ -125,7 +125,7 @@ class Supervisor:
             cwd="/",
             deadline_s=deadline_s + self.stop_wait_s,
         )
-        return self._awaited_receipt(ended)
+        return self._last_word(ended)
 
     def request_stop(self) -> StopAnswer:
         """Ask for the end of the command, from any thread, at any time.
@@ -184,26 +184,11 @@ class Supervisor:
         common = ["--dir", self._directory, "--tag", self._tag, "--grace", f"{self._grace_s:.2f}"]
         return [*common, "--exclusive"] if self._exclusive else common
 
-    def _awaited_receipt(self, ended: Finished) -> CleanupReceipt:
-        """The watcher outlives a killed supervisor: give it time before taking over."""
+    def _last_word(self, ended: Finished) -> CleanupReceipt:
         receipt = self.receipt()
-        if receipt is not None:
-            return receipt
-        if ended.exit_code == 2:
+        if receipt is None and ended.exit_code == _REFUSED:
             raise SupervisionError(f"the supervisor refused: {_said(ended)}", launched=False)
-        until = time.monotonic()
-        if not ended.timed_out and self._began():
-            until += self._grace_s + KILL_WAIT_S
-        while receipt is None and time.monotonic() < until:
-            time.sleep(0.2)
-            receipt = self.receipt()
         return receipt or self.settle()
-
-    def _began(self) -> bool:
-        try:
-            return bool(self._place.read(f"{self._directory}/supervisor"))
-        except NotFound:
-            return False
 
     def _was_launched(self) -> bool | None:
         try:

@@ -8,28 +8,29 @@
 # The command gets its own session and process group, exactly the environment given (and the tag),
 # stdin from /dev/null, its output in files. DIR is private to the session and holds:
 #
-#   claim/         made by whoever decides first about the launch: this script, or a stopper, after
-#                  which nothing is ever launched
-#   supervisor     pid of main and the centisecond it began
-#   ballast        bytes given up for the receipt when the command filled the disk
+#   supervisor     pid of this script and the centisecond it began
+#   baseline       processes that were there before the launch (pid:start)
+#   runner         pid:start of the runner, which starts the command and waits for it
+#   claim/         made by whoever decides about the launch: the runner just before it launches, or
+#                  anybody (a stopper, this script) who wants that nothing is ever launched
 #   launched       pid of the command, written by the command's own process just before it becomes
 #                  the command: empty or missing means that it never did
-#   baseline       processes that were there before the launch (pid:start)
+#   ended          the command's wait status (128 + n for signal n)
 #   stdout stderr  what the command wrote
 #   stop           anybody may make it: please stop
-#   ended          the command's wait status (128 + n for signal n)
-#   ending         made by whoever concludes: main (the command ended by itself) or the watcher
+#   ballast        bytes given up for the receipt when the command filled the disk
 #   receipt.json   the last word, complete or absent
 #
-# Two processes: main runs the command in the foreground, because a background command of a shell
-# ignores SIGINT and SIGQUIT, and so would every tool below it; for that reason a signal to main
-# cannot be handled by main while the command runs. The watcher sees the deadline, the stop file and
-# the death of main, and then stops everything. --recover does the same when both are gone.
+# The supervisor watches; the runner, in a session of its own, has the command in its foreground. A
+# background command of a shell would ignore SIGINT and SIGQUIT, and so would every tool below it;
+# "setsid setsid" is how a shell without job control gets a process of its own without "&".
 #
 # A command that ends by itself leaves its detached children alone; they are listed. A forced stop
-# sends TERM, waits for the grace, and kills the session, everything that carries the tag, all their
-# descendants and, with --exclusive, everything that was not there before, except what the engine
-# itself started meanwhile. Needs sh, /proc, env, setsid, sleep, mkdir, mv, cut, tr and sed.
+# (deadline, stop file, HUP, INT or TERM to the supervisor) sends TERM, waits for the grace, and
+# kills the session, everything that carries the tag, all their descendants and, with --exclusive,
+# everything that was not there before, except what the engine itself started meanwhile. --recover
+# does the same after a supervisor that was killed. Needs sh, /proc, env, setsid, sleep, mkdir, mv,
+# cut, tr and sed.
 
 set -eu
 unset CDPATH
@@ -38,7 +39,8 @@ PATH=${PATH:+$PATH:}/usr/local/bin:/usr/bin:/bin
 IFS=' 	
 '
 
-KILL_WAIT=500 # centiseconds that killed processes get to disappear
+KILL_WAIT=500   # centiseconds that killed processes get to disappear
+RUNNER_WAIT=500 # centiseconds that the runner gets to come
 
 say() { printf 'supervisor: %s\n' "$*" >&2; }
 refuse() {
@@ -97,7 +99,7 @@ scan() { # sets $alive to the living processes of the session; those once seen s
     mine=' ' engine=' ' rest=
     for entry in /proc/[0-9]*; do
         pid=${entry#/proc/}
-        case $pid in 1 | "$main" | "$watcher") continue ;; esac
+        case $pid in 1 | "$self" | "$main" | "$runner") continue ;; esac
         look "$pid" || continue
         case $state in Z | X) continue ;; esac
         if is_member; then
@@ -183,28 +185,31 @@ destroy() { # stops first, so that nothing forks between the look and the kill; 
     done
 }
 
-first_to() { # FILE: whether we are the one who makes it; needs no fork
-    set -C
-    { true >"$1"; } 2>/dev/null && status=0 || status=1
-    set +C
-    return "$status"
-}
-
 read_child() { # sets $child, and fails when the command was never launched
     child=
     { read -r child <"$dir/launched"; } 2>/dev/null || :
     [ -n "$child" ]
 }
 
-await_ended() { # sets $return_code from main's note, which follows the command's death at once
-    return_code=null
+read_runner() { # sets $runner, and fails when there is none yet
+    { read -r runner <"$dir/runner"; } 2>/dev/null || return 1
+    runner_start=${runner#*:} runner=${runner%:*}
+}
+
+runner_lives() { [ -n "$runner" ] && lives "$runner" "$runner_start"; }
+
+await_ended() { # sets $return_code from the runner's note, which follows the command's death at once
     clock && limit=$((now + 200))
-    while ! { read -r return_code <"$dir/ended"; } 2>/dev/null; do
-        return_code=null
-        lives "$main" "$main_start" || return 0
-        clock && [ "$now" -lt "$limit" ] || return 0
+    until has_ended; do
+        runner_lives && clock && [ "$now" -lt "$limit" ] || return 0
         nap 0.01
     done
+}
+
+has_ended() { # sets $return_code
+    { read -r return_code <"$dir/ended"; } 2>/dev/null && return 0
+    return_code=null
+    return 1
 }
 
 json_string() { # TEXT: control characters become spaces
@@ -250,58 +255,16 @@ conclude_stop() { # TIMED_OUT STOPPED ERROR: after force
     fi
 }
 
-# --- the watcher ----------------------------------------------------------------------------------
+# --- the runner -----------------------------------------------------------------------------------
 
-watch() {
-    trap '' HUP INT TERM
-    trap fallen EXIT
-    read -r watcher _ </proc/self/stat
-    pause=0.01
-    while :; do
-        nap "$pause"
-        case $pause in 0.01) pause=0.02 ;; 0.02) pause=0.05 ;; *) pause=0.1 ;; esac
-        reason_to_stop && break
-    done
-    trap - EXIT
-    [ "$reason" != ended ] && first_to "$dir/ending" || exit 0
-    [ "$reason" != lost ] || nap 0.2 # a command on its way to exec shows its tag by then
-    read_child || :
-    force
-    case $reason in
-        deadline) conclude_stop true false '' ;;
-        stop) conclude_stop false true '' ;;
-        lost) conclude_stop false false 'the supervisor was killed before the command ended' ;;
-    esac
-    exit 0
+run() { # becomes a session of its own, and waits for the command
+    read -r self _ </proc/self/stat
+    look "$self"
+    printf '%s:%s\n' "$self" "$start" >"$dir/runner"
+    mkdir "$dir/claim" 2>/dev/null || return 0
+    (launch "$@") </dev/null >"$dir/stdout" 2>"$dir/stderr" && code=0 || code=$?
+    printf '%s\n' "$code" >"$dir/ended"
 }
-
-reason_to_stop() { # sets $reason
-    reason=
-    clock
-    if [ -e "$dir/ending" ]; then
-        reason=ended
-    elif ! lives "$main" "$main_start"; then
-        reason=lost
-    elif [ ! -s "$dir/launched" ]; then
-        return 1
-    elif [ -e "$dir/stop" ]; then
-        reason=stop
-    elif [ "$now" -ge $((started + deadline)) ]; then
-        reason=deadline
-    fi
-    [ -n "$reason" ]
-}
-
-fallen() { # the watcher could not go on, most likely because the sandbox is full of processes
-    trap - EXIT
-    first_to "$dir/ending" || return 0
-    read_child || :
-    scan
-    destroy
-    conclude_stop false false 'the supervisor could not start a process (is the process limit reached?)'
-}
-
-# --- main -----------------------------------------------------------------------------------------
 
 launch() { # runs in a process of its own and becomes the command
     cd "$cwd" || exit 125
@@ -313,6 +276,105 @@ launch() { # runs in a process of its own and becomes the command
     exec setsid env -i "$tag" "$@"
 }
 
+# --- the supervisor -------------------------------------------------------------------------------
+
+supervise() {
+    if [ -e "$dir/receipt.json" ] || [ -e "$dir/supervisor" ]; then
+        refuse "$dir was used before"
+    fi
+    trap 'signalled=yes' HUP INT TERM
+    printf '%s %s\n' "$main" "$started" >"$dir/supervisor"
+    printf '%65536s' '' >"$dir/ballast"
+    for tool in env setsid sleep mkdir mv; do
+        if ! command -v "$tool" >/dev/null; then
+            conclude false null false false true "the image has no $tool"
+            return
+        fi
+    done
+    if [ -e "$dir/claim" ]; then
+        conclude false null false true true ''
+        return
+    fi
+    remember_baseline
+    trap fallen EXIT
+    setsid setsid sh "$0" --runner --dir "$dir" --cwd "$cwd" --tag "$tag" --grace 0 -- "$@" \
+        </dev/null >/dev/null 2>"$dir/runner.log"
+    watch
+    clock && finished=$now
+    if [ "$reason" = ended ]; then
+        end_naturally
+    else
+        end_by_force
+    fi
+    trap - EXIT
+}
+
+watch() { # until there is a $reason to go on
+    pause=0.01
+    until reason_to_end; do
+        nap "$pause"
+        case $pause in 0.01) pause=0.02 ;; 0.02) pause=0.05 ;; *) pause=0.1 ;; esac
+    done
+}
+
+reason_to_end() { # sets $reason
+    reason=
+    clock
+    if has_ended; then
+        reason=ended
+    elif [ -n "$signalled" ] || [ -e "$dir/stop" ]; then
+        reason=stop
+    elif [ "$now" -ge $((started + deadline)) ]; then
+        reason=deadline
+    elif [ -n "$runner" ]; then
+        runner_lives || has_ended || reason=lost
+    elif ! read_runner && [ "$now" -ge $((started + RUNNER_WAIT)) ]; then
+        reason=lost
+    fi
+    [ -n "$reason" ]
+}
+
+end_naturally() {
+    if read_child; then
+        settle
+        conclude true "$return_code" false false true ''
+    else
+        read -r line <"$dir/stderr" || :
+        conclude false null false false true "the command was not started: ${line:-no reason given}"
+    fi
+}
+
+end_by_force() {
+    trap '' HUP INT TERM
+    read_runner || :
+    mkdir "$dir/claim" 2>/dev/null || await_launched
+    force
+    case $reason in
+        deadline) conclude_stop true false '' ;;
+        stop) conclude_stop false true '' ;;
+        lost) conclude_stop false false "the runner was killed or never came: $(cat "$dir/runner.log")" ;;
+    esac
+}
+
+await_launched() { # whoever has the claim launches at once, or never
+    clock && limit=$((now + 200))
+    until read_child || has_ended || ! runner_lives; do
+        clock && [ "$now" -lt "$limit" ] || return 0
+        nap 0.01
+    done
+    runner_lives || nap 0.2 # a command on its way to exec shows its tag by then
+    read_child || :
+}
+
+fallen() { # could not go on, most likely because the sandbox is full of processes
+    trap - EXIT
+    trap '' HUP INT TERM
+    read_child || :
+    scan
+    destroy
+    conclude_stop false false 'the supervisor could not start a process (is the process limit reached?)'
+}
+
 settle() { # what is dying with the command is no survivor
     for _ in 1 2 3; do
         scan
@@ -322,57 +384,19 @@ settle() { # what is dying with the command is no survivor
     scan
 }
 
-supervise() {
-    if [ -e "$dir/receipt.json" ] || [ -e "$dir/launched" ]; then
-        refuse "$dir was used before"
-    fi
-    alive=
-    if ! mkdir "$dir/claim" 2>/dev/null || [ -e "$dir/stop" ]; then
-        conclude false null false true true ''
-        return
-    fi
-    for tool in env setsid sleep mv; do
-        if ! command -v "$tool" >/dev/null; then
-            conclude false null false false true "the image has no $tool"
-            return
-        fi
-    done
-    printf '%s %s\n' "$main" "$started" >"$dir/supervisor"
-    printf '%65536s' '' >"$dir/ballast"
-    remember_baseline
-    clock && started=$now
-    watch </dev/null >/dev/null 2>"$dir/watcher.log" &
-    watcher=$!
-    (launch "$@") </dev/null >"$dir/stdout" 2>"$dir/stderr" && code=0 || code=$?
-    clock && finished=$now
-    printf '%s\n' "$code" >"$dir/ended"
-    first_to "$dir/ending" && natural=yes || natural=
-    wait "$watcher" || :
-    [ -n "$natural" ] || return 0
-    if read_child; then
-        settle
-        conclude true "$code" false false true ''
-    else
-        read -r line <"$dir/stderr" || :
-        conclude false null false false true "the command was not started: ${line:-no reason given}"
-    fi
-}
-
 recover() {
     [ ! -e "$dir/receipt.json" ] || return 0
     read -r before 2>/dev/null <"$dir/baseline" || before=
     before=" $before "
-    mkdir "$dir/claim" 2>/dev/null || nap 0.2
-    main_start=gone
     read -r main started 2>/dev/null <"$dir/supervisor" || :
-    read_child || :
-    scan
+    read_runner || :
+    mkdir "$dir/claim" 2>/dev/null || await_launched
     force
     [ -e "$dir/receipt.json" ] || conclude_stop false false 'the supervisor died and left no receipt'
 }
 
 main() {
-    dir='' cwd='' tag='' deadline='' grace='' exclusive='' recovering=''
+    dir='' cwd='' tag='' deadline='' grace='' exclusive='' mode=supervise
     while [ $# -gt 0 ]; do
         case $1 in
             --dir) dir=$2 ;;
@@ -380,8 +404,8 @@ main() {
             --tag) tag=$2 ;;
             --deadline) centiseconds "$2" && deadline=$centi ;;
             --grace) centiseconds "$2" && grace=$centi ;;
-            --exclusive | --recover)
-                [ "$1" = --recover ] && recovering=yes || exclusive=yes
+            --exclusive | --recover | --runner)
+                [ "$1" = --exclusive ] && exclusive=yes || mode=${1#--}
                 shift
                 continue
                 ;;
@@ -393,16 +417,21 @@ main() {
     [ -d "$dir" ] || refuse "no folder $dir"
     [ -n "$tag" ] && [ -n "$grace" ] || refuse 'needs --tag and --grace'
     [ -r /proc/uptime ] && [ -r /proc/self/stat ] || refuse 'needs /proc'
-    main=$$ watcher='' child='' known=' ' before=' ' alive=''
-    look "$main" && main_start=$start
+    main=$$ self=$$ runner='' child='' known=' ' before=' ' alive='' signalled='' return_code=null
     clock && started=$now finished=$now
-    if [ -n "$recovering" ]; then
+    if [ "$mode" = recover ]; then
         recover
         return
     fi
     shift || refuse 'needs -- and a command'
-    [ -n "$cwd" ] && [ -n "$deadline" ] && [ $# -gt 0 ] || refuse 'needs --cwd, --deadline and a command'
-    supervise "$@"
+    [ -n "$cwd" ] && [ $# -gt 0 ] || refuse 'needs --cwd and a command'
+    case $mode in
+        runner) run "$@" ;;
+        *)
+            [ -n "$deadline" ] || refuse 'needs --deadline'
+            supervise "$@"
+            ;;
+    esac
 }
 
 main "$@"

@@ -58,6 +58,18 @@ def tool_results(dialect: Dialect, request: JsonValue) -> dict[str, str]:
     }
 
 
+def marked_failures(dialect: Dialect, request: JsonValue) -> set[str]:
+    """Return the tool call ids whose results a request marks as errors (Messages: ``is_error``)."""
+    if dialect != "messages":
+        return set()
+    return {
+        _str(block.get("tool_use_id"))
+        for raw in _objects(_object(request).get("messages"))
+        for block in _objects(raw.get("content"))
+        if block.get("type") == "tool_result" and block.get("is_error") is True
+    }
+
+
 def question(items: tuple[ConversationItem, ...]) -> str:
     """Return the newest user text, or an empty text."""
     texts = [i.text for i in items if isinstance(i, MessageItem) and i.role == "user"]

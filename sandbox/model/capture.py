@@ -15,7 +15,7 @@ from sandbox.evidence.records import Exchange, TokenUsage
 SECRET_HEADERS = frozenset(
     {"authorization", "proxy-authorization", "x-api-key", "api-key", "x-goog-api-key", "cookie"}
 )
-SESSION_HEADERS = ("session-id", "x-session-id", "x-claude-code-session-id")
+SESSION_HEADERS = ("thread-id", "session-id", "x-session-id", "x-claude-code-session-id")
 
 
 @dataclass

@@ -1,4 +1,4 @@
-"""Fixtures: one sandbox for each image and user, and the supervisor under each shell it may meet."""
+"""Fixtures: a sandbox for each image and user, and the supervisor under each shell it meets."""
 
 from __future__ import annotations
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import threading
 import time
 from collections.abc import Callable
@@ -239,7 +240,7 @@ def test_the_deadline_ends_one_that_ignores_it(bench: Bench) -> None:
 ESCAPES = {
     "background": "sleep 305 & ",
     "new-session": "setsid sleep 305 & ",
-    "stubborn-session": f"setsid sh -c '{STUBBORN.replace(chr(39), chr(39) + chr(92) + chr(39) * 2)}' & ",
+    "stubborn-session": f"setsid sh -c {shlex.quote(STUBBORN)} & ",
     "grandchild": "(setsid sh -c 'setsid sleep 305 & setsid sleep 305 & exit' &) ; ",
     "stopped": "setsid sh -c 'kill -STOP $$; sleep 305' & ",
 }
@@ -335,27 +336,26 @@ def test_whoever_wins_the_race_the_answer_is_true(bench: Bench) -> None:
 
 
 def supervisor_pids(bench: Bench) -> list[int]:
-    """The processes that run the script of the last folder: main first, then the watcher."""
+    """The processes that run the script of the last folder: the supervisor, then the runner."""
     script = f"{bench.folder}/supervisor.sh"
-    return sorted(p.pid for p in bench.box.processes() if script in p.argv)
+    pids = sorted(p.pid for p in bench.box.processes() if script in p.argv[:3])
+    assert len(pids) == 2
+    return pids
 
 
-@pytest.mark.parametrize("signal", ["TERM", "INT", "HUP", "KILL"])
-def test_a_killed_supervisor_still_ends_everything(bench: Bench, signal: str) -> None:
+@pytest.mark.parametrize("signal", ["TERM", "INT", "HUP"])
+def test_a_signal_to_the_supervisor_stops_everything(bench: Bench, signal: str) -> None:
     _, thread, results = supervised(bench, f"setsid sleep 310 & {STUBBORN}")
-    main, *_ = supervisor_pids(bench)
-    bench.kill(main, signal=signal)
+    supervisor, _ = supervisor_pids(bench)
+    bench.kill(supervisor, signal=signal)
     thread.join(30)
     receipt = receipt_of(results)
-    assert receipt.launched
-    assert receipt.cleanup_confirmed
-    assert receipt.error is not None
-    assert "killed" in receipt.error
-    assert not receipt.timed_out
+    forced(receipt, timed_out=False)
+    assert receipt.return_code == 137
     assert bench.box.processes() == ()
 
 
-def test_a_signal_to_its_whole_group_ends_everything(bench: Bench) -> None:
+def test_a_signal_to_its_whole_group_stops_everything(bench: Bench) -> None:
     _, thread, results = supervised(bench, STUBBORN)
     bench.kill(*supervisor_pids(bench), signal="TERM")
     thread.join(30)
@@ -363,15 +363,21 @@ def test_a_signal_to_its_whole_group_ends_everything(bench: Bench) -> None:
     assert bench.box.processes() == ()
 
 
-def test_when_both_its_processes_are_killed_the_host_takes_over(bench: Bench) -> None:
+@pytest.mark.parametrize("which", ["supervisor", "runner", "both"])
+def test_what_a_killed_supervisor_leaves_is_killed(bench: Bench, which: str) -> None:
     _, thread, results = supervised(bench, f"setsid sleep 311 & {STUBBORN}")
-    bench.kill(*supervisor_pids(bench))
+    supervisor, runner = supervisor_pids(bench)
+    bench.kill(*{"supervisor": [supervisor], "runner": [runner]}.get(which, [supervisor, runner]))
     thread.join(30)
     receipt = receipt_of(results)
     assert receipt.launched
+    assert receipt.cleanup_confirmed
+    assert not receipt.timed_out
+    assert not receipt.stopped
     assert receipt.error is not None
-    assert "left no receipt" in receipt.error
-    assert receipt.return_code is None
+    assert ("runner was killed" if which == "runner" else "left no receipt") in receipt.error
+    assert receipt.return_code == (137 if which == "supervisor" else None)
+    assert receipt.pid == supervisor
     assert bench.box.processes() == ()
 
 

@@ -293,6 +293,12 @@ def shortened_to_model(exchange: Exchange) -> Exchange:
     return Exchange.model_validate_json(text)
 
 
+def untold(exchange: Exchange) -> Exchange:
+    """Leave the exit code out of what the model is shown."""
+    text = exchange.model_dump_json().replace("Exit code: 7", "Result:")
+    return Exchange.model_validate_json(text)
+
+
 def unasked_call(files: CellFiles) -> CellFiles:
     record = ToolCall(
         invocation_id=SESSION,
@@ -582,6 +588,15 @@ def _tools() -> Iterable[Defect]:
             conversation(lambda item: None if isinstance(item, ToolResultItem) else item),
         ),
     )
+    check = "failure_told"
+    for dialect in ("responses", "chat"):
+        yield Defect(
+            check=check,
+            name=f"exit 7 kept from the model ({dialect})",
+            files=lambda dialect=dialect: with_exchanges(
+                good("tool_failure", dialect=dialect), untold
+            ),
+        )
     check = "task_home_used"
     yield Defect(
         check=check,

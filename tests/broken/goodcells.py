@@ -329,6 +329,10 @@ class _Walk:
         return {"model": "m", "messages": [_chat_message(item) for item in self.history]}
 
 
+def _framed(item: ToolResultItem) -> str:
+    return f"Exit code: {item.exit_code}\nOutput:\n{item.output}"
+
+
 def _responses_item(item: ConversationItem) -> dict[str, Any]:
     match item:
         case MessageItem():
@@ -346,7 +350,7 @@ def _responses_item(item: ConversationItem) -> dict[str, Any]:
             return {
                 "type": "function_call_output",
                 "call_id": item.tool_call_id,
-                "output": f"Exit code: {item.exit_code}\nOutput:\n{item.output}",
+                "output": _framed(item),
             }
         case _:
             return {"type": "reasoning", "summary": [{"type": "summary_text", "text": item.text}]}
@@ -364,7 +368,7 @@ def _chat_message(item: ConversationItem) -> dict[str, Any]:
             }
             return {"role": "assistant", "content": None, "tool_calls": [call]}
         case ToolResultItem():
-            return {"role": "tool", "tool_call_id": item.tool_call_id, "content": item.output}
+            return {"role": "tool", "tool_call_id": item.tool_call_id, "content": _framed(item)}
         case _:
             return {"role": "assistant", "reasoning_content": item.text}
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from sandbox.evidence import payloads
 from sandbox.evidence.checks.check import check
 from sandbox.evidence.records import ToolCall, ToolStatus, ToolWitness
@@ -133,6 +135,44 @@ def _output_faults(what: str, texts: list[str], tool: ToolWitness) -> list[str]:
 
 @check(
     tier=Tier.P1,
+    kind="behavioral",
+    group="TE-5",
+    why="a model that is not told that its command failed goes on as if it had worked",
+)
+def failure_told(cell: CellEvidence) -> Outcome:
+    """The model reads of each failed command that it failed: an error mark, or its exit code."""
+    failures = [tool for tool in cell.run_tools if tool.expected.exit_code]
+    if not failures:
+        return not_applicable("no scripted command fails")
+    faults = []
+    for tool in failures:
+        call_id = tool.expected.tool_call_id
+        texts = [
+            payloads.tool_results(call.dialect, call.request).get(call_id) for call in cell.calls
+        ]
+        marked = any(
+            call_id in payloads.marked_failures(call.dialect, call.request) for call in cell.calls
+        )
+        told = [text for text in texts if text is not None and _tells(text, tool)]
+        if not marked and not told:
+            faults.append(
+                f"{_name(tool)} exited {tool.expected.exit_code}, and its result gives the model "
+                "neither that code nor an error mark"
+            )
+    return judged_by(faults)
+
+
+def _tells(text: str, tool: ToolWitness) -> bool:
+    """Whether a result says the exit code in words beside the command's own output."""
+    beside = text.replace(tool.expected.output.strip("\n"), "")
+    return (
+        re.search(rf"(?i)(exit|code|status)[^0-9\n]{{0,24}}\b{tool.expected.exit_code}\b", beside)
+        is not None
+    )
+
+
+@check(
+    tier=Tier.P1,
     kind="sandbox",
     group="isolation",
     why="a tool that sees the harness's private HOME finds other files than the task's own shell",
@@ -173,4 +213,4 @@ def _quote(text: str, limit: int = 60) -> str:
     return f"{short!r} ({len(text)} characters)"
 
 
-CHECKS = (tools_executed, tool_status, tool_output, task_home_used)
+CHECKS = (tools_executed, tool_status, tool_output, failure_told, task_home_used)
