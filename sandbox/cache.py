@@ -22,7 +22,7 @@ _UNUSABLE = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM,
 
 
 def cache_root() -> Path:
-    """Return ``$XDG_CACHE_HOME/sandbox`` (``~/.cache/sandbox`` when unset); it may not exist yet."""
+    """Return ``$XDG_CACHE_HOME/sandbox``, or ``~/.cache/sandbox``; it may not exist yet."""
     base = os.environ.get("XDG_CACHE_HOME", "")
     return (Path(base) if base else Path.home() / ".cache") / "sandbox"
 

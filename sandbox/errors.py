@@ -6,9 +6,9 @@ SandboxError
 ├── CouldNotFindOut            4   we have no answer: never the same as "it failed"
 │   ├── EngineFailure          4   the engine answered with an error, or not at all
 │   │   ├── ContainerGone      4   the sandbox's container is no longer running
-│   │   └── NotFound           4   a path, image, command or user that the engine was asked for is missing
+│   │   └── NotFound           4   a path, image, command or user does not exist there
 │   ├── IntegrityError         4   bytes are not the pinned ones
-│   ├── FetchError             4   a registry could not be read (``retryable`` says if again may help)
+│   ├── FetchError             4   a registry could not be read (see ``retryable``)
 │   └── InstallError           4   the installer refused or its result is not the pin
 ├── Unsupported                4   this combination cannot work, with reason and cure
 ├── PrerequisiteMissing        5   engine, tool, pin or space is missing, with the cure

@@ -4,18 +4,28 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from contextlib import suppress
 
 import pytest
+from hypothesis import settings
 
 from sandbox.engine.client import Engine
 from sandbox.engine.owner import PROJECT_FILTER, owner_is_alive
 from sandbox.errors import PrerequisiteMissing
 
+# `make test` looks at fewer examples than a search for new faults would:
+# HYPOTHESIS_PROFILE=search make test-unit
+settings.register_profile("suite", max_examples=40, deadline=None)
+settings.register_profile("search", max_examples=2000, deadline=None)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "suite"))
+
 
 @pytest.fixture(scope="session")
 def engine() -> Iterator[Engine]:
-    """Give the engine; without one, tests that need it are skipped here and fail in CI."""
+    """Give the engine; without one, tests that need it are skipped here and fail in CI.
+
+    At the end no container, network or volume of ours may be there that was not there before.
+    What another living process owns belongs to a run beside this one.
+    """
     try:
         connected = Engine.connect()
     except PrerequisiteMissing as error:
@@ -23,35 +33,20 @@ def engine() -> Iterator[Engine]:
             raise
         pytest.skip(str(error))
     with connected:
+        before = set(leftovers(connected))
         yield connected
-
-
-@pytest.fixture(scope="session", autouse=True)
-def no_leftovers() -> Iterator[None]:
-    """Fail when there are containers, networks or volumes of ours that were not there before.
-
-    What another living process owns belongs to a run beside this one.
-    """
-    before = set(leftovers())
-    yield
-    left = sorted(set(leftovers()) - before)
+        left = sorted(set(leftovers(connected)) - before)
     assert left == [], f"the tests left on the engine: {left}"
 
 
-def leftovers() -> list[str]:
-    """Name what carries our label and is ours or of a dead owner; none without an engine."""
-    with suppress(PrerequisiteMissing), Engine.connect() as engine:
-        api, ours = engine.sdk.api, {"label": [PROJECT_FILTER]}
-        found = [
-            *(
-                (f"container {one['Names'][0]}", one)
-                for one in api.containers(all=True, filters=ours)
-            ),
-            *((f"network {one['Name']}", one) for one in api.networks(filters=ours)),
-            *((f"volume {one['Name']}", one) for one in api.volumes(filters=ours)["Volumes"] or ()),
-        ]
-        return [name for name, one in found if not _of_another(one["Labels"] or {})]
-    return []
+def leftovers(engine: Engine) -> list[str]:
+    """Name what carries our label and is ours or of a dead owner."""
+    api, ours = engine.sdk.api, {"label": [PROJECT_FILTER]}
+    containers = [(one["Names"][0], one) for one in api.containers(all=True, filters=ours)]
+    networks = [(one["Name"], one) for one in api.networks(filters=ours)]
+    volumes = [(one["Name"], one) for one in api.volumes(filters=ours)["Volumes"] or ()]
+    found = [*containers, *networks, *volumes]
+    return [name for name, one in found if not _of_another(one["Labels"] or {})]
 
 
 def _of_another(labels: dict[str, str]) -> bool:
