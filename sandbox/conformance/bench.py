@@ -116,6 +116,8 @@ class _Bench:
     def operations(self) -> Sequence[Timed]:
         """Name each operation with our way and the docker client's."""
         return (
+            ("start", self._our_start, self._their_start),
+            ("close", self._our_close, self._their_close),
             ("start and close", self._our_life, self._their_life),
             ("exec true", self._our_exec, self._their_exec),
             ("put 100 MB in 1000 files", self._our_put, self._their_put),
@@ -125,6 +127,20 @@ class _Bench:
         )
 
     # --- ours -----------------------------------------------------------------------------------
+
+    def _our_start(self) -> float:
+        with _Clock() as clock:
+            sandbox = Sandbox(self._world.engine, self._ref, owner=self._owner)
+            sandbox.start()
+        sandbox.close()
+        return clock.seconds
+
+    def _our_close(self) -> float:
+        sandbox = Sandbox(self._world.engine, self._ref, owner=self._owner)
+        sandbox.start()
+        with _Clock() as clock:
+            sandbox.close()
+        return clock.seconds
 
     def _our_life(self) -> float:
         with _Clock() as clock, Sandbox(self._world.engine, self._ref, owner=self._owner):
@@ -171,6 +187,19 @@ class _Bench:
         return clock.seconds - receipt.duration_s
 
     # --- theirs ---------------------------------------------------------------------------------
+
+    def _their_start(self) -> float:
+        with ExitStack() as stack:
+            with _Clock() as clock:
+                stack.enter_context(self._container())
+            return clock.seconds
+
+    def _their_close(self) -> float:
+        with ExitStack() as stack:
+            stack.enter_context(self._container())
+            with _Clock() as clock:
+                stack.close()
+            return clock.seconds
 
     def _their_life(self) -> float:
         with _Clock() as clock, self._container():
