@@ -15,6 +15,7 @@ from pydantic import Field, JsonValue, field_validator
 from sandbox.agents.response import AgentResponse
 from sandbox.errors import SandboxError, Unsupported
 from sandbox.evidence.records import Gap, Observations, Record
+from sandbox.harnesses.base import SandboxPath
 
 Interface = Literal["agent-session", "legacy"]
 Name = Annotated[str, Field(min_length=1, pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
@@ -132,7 +133,12 @@ class SandboxAccess(Record):
     """A sandbox that somebody else owns and lends; commands run in ``workdir``."""
 
     connection: DirectSandboxConnection
-    workdir: str = Field(pattern=r"^/")
+    workdir: SandboxPath
+
+    @field_validator("workdir", mode="before")
+    @classmethod
+    def _plain(cls, workdir: object) -> object:
+        return (workdir.rstrip("/") or "/") if isinstance(workdir, str) and workdir else workdir
 
     @classmethod
     def to_container(cls, container_id: str, *, workdir: str) -> SandboxAccess:

@@ -6,7 +6,9 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from sandbox.agents.contract import ActivateRequest, ContractError
+from pydantic import ValidationError
+
+from sandbox.agents.contract import ActivateRequest, ContractError, UnprocessableError
 from sandbox.agents.ports import Place
 from sandbox.agents.setup import Prepared
 from sandbox.agents.supervisor import Supervisor
@@ -18,20 +20,29 @@ _ASK_AGAIN_S = 0.5
 
 
 def launch_context(ready: Prepared, request: ActivateRequest, *, rollout_id: str) -> LaunchContext:
-    """Tell the adapter what it may know of the activation."""
-    return LaunchContext(
-        prefix=ready.prefix,
-        session_dir=ready.harness_folder,
-        workdir=ready.workdir,
-        base_url=request.endpoint.base_url,
-        api_key=request.endpoint.api_key,
-        model=request.endpoint.model,
-        prompt=request.input,
-        deadline_s=request.deadline_s,
-        task_env=ready.task_env,
-        platform=ready.platform,
-        rollout_id=rollout_id,
-    )
+    """Tell the adapter what it may know of the activation.
+
+    Raises:
+        UnprocessableError: no harness can be launched with that: a blank prompt, a bad URL.
+    """
+    try:
+        return LaunchContext(
+            prefix=ready.prefix,
+            session_dir=ready.harness_folder,
+            workdir=ready.workdir,
+            base_url=request.endpoint.base_url,
+            api_key=request.endpoint.api_key,
+            model=request.endpoint.model,
+            prompt=request.input,
+            deadline_s=request.deadline_s,
+            task_env=ready.task_env,
+            platform=ready.platform,
+            rollout_id=rollout_id,
+        )
+    except ValidationError as error:
+        first = error.errors(include_input=False)[0]
+        where = ".".join(str(part) for part in first["loc"])
+        raise UnprocessableError(f"the activation cannot work: {where}: {first['msg']}") from error
 
 
 def write_plan(place: Place, ready: Prepared, plan: LaunchPlan) -> None:

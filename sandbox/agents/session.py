@@ -24,7 +24,7 @@ from sandbox.agents.response import AgentResponse, respond
 from sandbox.agents.setup import ROOTS, Prepared, Setup, remove_folder
 from sandbox.agents.snapshot import complete, take_snapshot
 from sandbox.agents.supervisor import Command, SupervisionError, Supervisor
-from sandbox.errors import ContainerGone, NotFound, SandboxError
+from sandbox.errors import ContainerGone, NotFound, SandboxError, UsageError
 from sandbox.evidence.records import (
     CleanupReceipt,
     Exchange,
@@ -295,5 +295,6 @@ class SupervisedAgent(Agent[Session]):
             remove_folder(state.place, state.folder)
         except SandboxError as error:
             final = state.receipt is not None and not state.receipt.cleanup_confirmed
-            if not (final or isinstance(error, ContainerGone)):
+            gone = isinstance(error, ContainerGone | UsageError)  # or closed by its owner
+            if not (final or gone):
                 raise

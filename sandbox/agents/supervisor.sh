@@ -206,14 +206,22 @@ await_ended() { # sets $return_code from the runner's note, which follows the co
     done
 }
 
-has_ended() { # sets $return_code
-    { read -r return_code <"$dir/ended"; } 2>/dev/null && return 0
+has_ended() { # sets $return_code; a blank note is there from the start, so that it always fits
+    { read -r return_code <"$dir/ended"; } 2>/dev/null || :
+    [ -n "$return_code" ] && return 0
     return_code=null
     return 1
 }
 
-json_string() { # TEXT: control characters become spaces
-    printf '"%s"' "$(printf '%s' "$1" | tr '\001-\037\177' ' ' | sed 's/[\\"]/\\&/g')"
+json_string() { # TEXT: control characters become spaces; plain text needs no fork
+    case $1 in
+        *[!\ -\~]* | *[\"\\]*)
+            printf '"'
+            printf '%s' "$1" | tr '\001-\037\177' ' ' | sed 's/[\"]/\\&/g'
+            printf '"'
+            ;;
+        *) printf '"%s"' "$1" ;;
+    esac
 }
 
 command_of() { # PID: its command line, or its name in brackets
@@ -225,7 +233,9 @@ command_of() { # PID: its command line, or its name in brackets
 survivors() {
     comma=
     for pid in $alive; do
-        printf '%s{"pid": %s, "command": %s}' "$comma" "$pid" "$(command_of "$pid")"
+        printf '%s{"pid": %s, "command": ' "$comma" "$pid"
+        command_of "$pid"
+        printf '}'
         comma=', '
     done
 }
@@ -233,13 +243,17 @@ survivors() {
 conclude() { # LAUNCHED RETURN_CODE TIMED_OUT STOPPED CONFIRMED ERROR(empty: none)
     elapsed=$((finished - started))
     read -r host </proc/sys/kernel/hostname || host=unknown
-    [ -z "$6" ] && error=null || error=$(json_string "$6")
     true >"$dir/ballast"
     {
         printf '{"cleanup_confirmed": %s, "launched": %s, "return_code": %s, ' "$5" "$1" "$2"
-        printf '"timed_out": %s, "stopped": %s, "error": %s, ' "$3" "$4" "$error"
-        printf '"survivors": [%s], "hostname": %s, ' "$(survivors)" "$(json_string "$host")"
-        printf '"pid": %s, "duration_s": %d.%02d}\n' "$main" $((elapsed / 100)) $((elapsed % 100))
+        printf '"timed_out": %s, "stopped": %s, "error": ' "$3" "$4"
+        if [ -n "$6" ]; then json_string "$6"; else printf null; fi
+        printf ', "survivors": ['
+        survivors
+        printf '], "hostname": '
+        json_string "$host"
+        printf ', "pid": %s, ' "$main"
+        printf '"duration_s": %d.%02d}\n' $((elapsed / 100)) $((elapsed % 100))
     } >"$dir/receipt.tmp" || return 1
     mv -f "$dir/receipt.tmp" "$dir/receipt.json"
 }
@@ -263,7 +277,7 @@ run() { # becomes a session of its own, and waits for the command
     printf '%s:%s\n' "$self" "$start" >"$dir/runner"
     mkdir "$dir/claim" 2>/dev/null || return 0
     (launch "$@") </dev/null >"$dir/stdout" 2>"$dir/stderr" && code=0 || code=$?
-    printf '%s\n' "$code" >"$dir/ended"
+    printf '%-3s\n' "$code" 1<>"$dir/ended"
 }
 
 launch() { # runs in a process of its own and becomes the command
@@ -285,6 +299,7 @@ supervise() {
     trap 'signalled=yes' HUP INT TERM
     printf '%s %s\n' "$main" "$started" >"$dir/supervisor"
     printf '%65536s' '' >"$dir/ballast"
+    printf '   \n' >"$dir/ended"
     for tool in env setsid sleep mkdir mv; do
         if ! command -v "$tool" >/dev/null; then
             conclude false null false false true "the image has no $tool"
@@ -372,6 +387,8 @@ fallen() { # could not go on, most likely because the sandbox is full of process
     read_child || :
     scan
     destroy
+    clock && limit=$((now + 50))
+    while clock && [ "$now" -lt "$limit" ]; do :; done # until the dead are gone and we can fork
     conclude_stop false false 'the supervisor could not start a process (is the process limit reached?)'
 }
 
@@ -386,9 +403,12 @@ settle() { # what is dying with the command is no survivor
 
 recover() {
     [ ! -e "$dir/receipt.json" ] || return 0
-    read -r before 2>/dev/null <"$dir/baseline" || before=
-    before=" $before "
-    read -r main started 2>/dev/null <"$dir/supervisor" || :
+    if read -r before 2>/dev/null <"$dir/baseline"; then
+        before=" $before "
+    else
+        exclusive='' before=' ' # nothing was launched yet, and nobody knows who is a stranger
+    fi
+    read -r main started 2>/dev/null <"$dir/supervisor" || main=$self started=$now
     read_runner || :
     mkdir "$dir/claim" 2>/dev/null || await_launched
     force

@@ -42,9 +42,9 @@ class Executor:
                 self._inside = self._look_inside(self.script)
             return self._inside
 
-    def expect_container(self) -> None:
-        """Raise ContainerGone unless the container is running."""
-        self._runner.expect_container()
+    def expect_container(self) -> int:
+        """Give the host pid of the container's init; ContainerGone when it is not running."""
+        return self._runner.expect_container()
 
     def exec(self, command: Command, cap_bytes: int) -> ExecResult:
         """Run a task's command; see ``Sandbox.exec``."""

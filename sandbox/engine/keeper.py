@@ -24,7 +24,7 @@ from testcontainers.core.labels import create_labels
 from sandbox.engine.client import Engine
 from sandbox.engine.failure import engine_errors
 from sandbox.engine.limits import Limits, ReadOnlyMount
-from sandbox.errors import EngineFailure, Unsupported
+from sandbox.errors import EngineFailure
 
 KEEP = """\
 PATH=/bin:/usr/bin:$PATH
@@ -164,22 +164,16 @@ class Keeper(DockerContainer):  # type: ignore[misc]  # follow_imports is skip
 
         Raises:
             NotFound: the engine has no such image.
-            Unsupported: the image has no /bin/sh.
             EngineFailure: the engine refused or failed.
         """
         with engine_errors(f"start {self._name} from {self.image}"):
             self._unanswered = True
             try:
                 self.start()
+            except docker.errors.APIError:
                 self._unanswered = False
-            except docker.errors.APIError as error:
-                self._unanswered = False
-                if self._container is not None and self._lacks("/bin/sh"):
-                    raise Unsupported(
-                        f"image {self.image} has no /bin/sh, which keeps a sandbox running",
-                        cure="use an image with a POSIX sh",
-                    ) from error
                 raise
+            self._unanswered = False
 
     def discard(self) -> None:
         """Kill and remove the container with its volumes; fine when it is gone.
@@ -217,15 +211,6 @@ class Keeper(DockerContainer):  # type: ignore[misc]  # follow_imports is skip
             f"{self._name} is being removed by somebody for {REMOVAL_S} s and is still there",
             cure=f"docker rm --force {self._name}",
         )
-
-    def _lacks(self, path: str) -> bool:
-        try:
-            chunks, _ = self._docker.client.api.get_archive(self.container_id, path)
-        except docker.errors.NotFound:
-            return True
-        for _ in chunks:
-            pass
-        return False
 
 
 def switch_reaper_off_unless_local(engine: Engine) -> None:

@@ -12,12 +12,13 @@ from sandbox.engine.output import Demultiplexer, Sink
 from sandbox.engine.pump import Ending, Pump
 from sandbox.engine.stream import HijackedConnection
 from sandbox.engine.tracker import ExecState, Track, Tracker
-from sandbox.errors import ContainerGone, EngineFailure
+from sandbox.errors import ContainerGone, EngineFailure, Unsupported
 
 DRAIN_S = 3.0
 KILLED = 137
 SECOND_LOOKS_S = (0.0, 0.05, 0.1)
 START_REFUSED = (126, 127)
+KEEPER_REFUSED = (126, 127)  # init's own code when it cannot run the keeper, which never gives it
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,8 +55,6 @@ class Runner:
                 return Outcome(exit_code=None, started=False, timed_out=True)
             with engine_errors(f"run {command}", missing=ContainerGone):
                 return self._run(command, track, until, Demultiplexer(stdout=stdout, stderr=stderr))
-        except ContainerGone:
-            raise
         except EngineFailure:
             self.expect_container()  # the engine has many words for a container that is gone
             raise
@@ -148,14 +147,25 @@ class Runner:
             time.sleep(pause)
             self.expect_container()
 
-    def expect_container(self) -> None:
-        """Raise ContainerGone unless the container is running."""
-        doing = f"use container {self._container[:12]}"
-        with engine_errors(doing, missing=ContainerGone):
+    def expect_container(self) -> int:
+        """Give the host pid of the container's init.
+
+        Raises:
+            ContainerGone: the container is not running.
+            Unsupported: the container ended since its image has no sh to keep it.
+        """
+        name = self._container[:12]
+        with engine_errors(f"use container {name}", missing=ContainerGone):
             state = self._api.inspect_container(self._container)["State"]
-        if not state["Running"]:
-            raise ContainerGone(
-                f"container {self._container[:12]} has ended with exit code {state['ExitCode']}"
-                f" at {state['FinishedAt']}",
-                cure="start another sandbox; look at what killed it: docker events",
+        if state["Running"]:
+            return int(state["Pid"])
+        if state["ExitCode"] in KEEPER_REFUSED:
+            raise Unsupported(
+                f"the image of container {name} has no /bin/sh that runs here",
+                cure="use an image of this platform with a POSIX sh",
             )
+        raise ContainerGone(
+            f"container {name} has ended with exit code {state['ExitCode']}"
+            f" at {state['FinishedAt']}",
+            cure="start another sandbox; what ended it: docker events --since 10m",
+        )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -40,7 +40,6 @@ class Running:
         *,
         user: str,
         workdir: str | None,
-        pid: Callable[[], int],
         tracking: Tracking,
     ) -> Running:
         """Put the parts together; asks the engine nothing.
@@ -51,13 +50,15 @@ class Running:
             config: the image's "Config" as the engine tells it.
             user: whom commands run as.
             workdir: where commands run, instead of the image's folder.
-            pid: asks for the host pid of the container's init.
             tracking: see ``choose``.
         """
         api, info = engine.sdk.api, engine.info
+        runner = Runner(api, container, user=user or "0")
         executor = Executor(
-            Runner(api, container, user=user or "0"),
-            lambda script: choose(info, container, pid=pid, run_script=script, tracking=tracking),
+            runner,
+            lambda script: choose(
+                info, container, pid=runner.expect_container, run_script=script, tracking=tracking
+            ),
             workdir=workdir or str(config.get("WorkingDir") or "/"),
         )
         return cls(

@@ -43,7 +43,8 @@ class Sandbox:
     the image's user allows (``keeper.KeeperSpec``), limits of pids and memory, /tmp in memory
     and executable. Entrypoint, command and health check of the image are not used. Threads may
     share a sandbox. All methods but ``close`` raise ``UsageError`` before ``start``,
-    ``ContainerGone`` when the container has ended, ``EngineFailure`` when the engine fails.
+    ``ContainerGone`` when the container has ended (``Unsupported`` when that is because its image
+    has no /bin/sh to keep it), ``EngineFailure`` when the engine fails.
 
     Args:
         engine: where it runs.
@@ -86,9 +87,7 @@ class Sandbox:
         self._keeper: Keeper | None = None
         self._state: Running | None = None
         self._facts: ImageFacts | None = None
-        self._pid = 0
         self._life = threading.RLock()
-        self._pid_lock = threading.Lock()
         self._facts_lock = threading.Lock()
 
     def __enter__(self) -> Self:
@@ -112,21 +111,13 @@ class Sandbox:
         """
         if not self._engine.info.is_local:
             raise Unsupported(f"the processes of engine {self._engine.info.host} are elsewhere")
-        with self._pid_lock:
-            if not self._pid:
-                with engine_errors(f"inspect {self.name}", missing=ContainerGone):
-                    state = self._engine.sdk.api.inspect_container(self.id)["State"]
-                if not state["Pid"]:
-                    raise ContainerGone(f"sandbox {self.name} has ended: {state['Status']}")
-                self._pid = int(state["Pid"])
-            return self._pid
+        return self._running.executor.expect_container()
 
     def start(self) -> None:
         """Create and start the container; when that fails, nothing is left behind.
 
         Raises:
             NotFound: the engine has no such image.
-            Unsupported: the image has no /bin/sh.
             EngineFailure: the engine refused or failed.
             UsageError: it was started before.
         """
@@ -143,7 +134,6 @@ class Sandbox:
                     config,
                     user=self._user or "",
                     workdir=self._workdir,
-                    pid=lambda: self.pid,
                     tracking=self._tracking,
                 )
                 if self._link is not None:

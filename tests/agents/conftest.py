@@ -42,9 +42,8 @@ class Setting:
 
 ROOT, PLAIN = "0:0", "1000:1000"
 SETTINGS = (
-    Setting("debian-12", ROOT, ("dash",)),
     Setting("debian-12", PLAIN, ("dash",)),
-    Setting("debian-12", PLAIN, ("bash",)),
+    Setting("debian-12", ROOT, ("bash",)),
     Setting("alpine-3.23", ROOT, ("sh",)),
     Setting("alpine-3.23", PLAIN, ("busybox", "ash")),
 )

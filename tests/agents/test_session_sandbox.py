@@ -26,6 +26,7 @@ from sandbox.agents.places import LocalPlaces
 from sandbox.agents.ports import Place
 from sandbox.agents.response import AgentResponse
 from sandbox.agents.session import Options, SupervisedAgent
+from sandbox.engine.client import Engine
 from sandbox.engine.limits import Limits
 from sandbox.engine.sandbox import Sandbox
 from sandbox.errors import ContainerGone, EngineFailure, SandboxError
@@ -223,26 +224,35 @@ def test_an_own_sandbox_is_gone_after_a_failed_setup(own_desk: Desk) -> None:
         own_desk.made[0].exec(["true"], deadline_s=5)
 
 
+@pytest.mark.parametrize("by", ["its owner", "somebody"])
 @pytest.mark.parametrize("phase", ["setup", "activation", "close"])
 def test_a_container_that_is_removed_meanwhile(
-    make: Callable[..., Sandbox], tmp_path: Path, phase: str
+    make: Callable[..., Sandbox], engine: Engine, tmp_path: Path, phase: str, by: str
 ) -> None:
     with make("alpine-3.23", workdir=WORK) as box:
         desk = Desk(tmp_path, box, lambda: box)
+        container = box.id
+
+        def remove() -> None:
+            if by == "its owner":
+                box.close()
+            else:
+                engine.sdk.api.remove_container(container, force=True)
+
         if phase == "setup":
-            desk.runtimes.while_installing = box.close
+            desk.runtimes.while_installing = remove
             with pytest.raises(SandboxError):
                 desk.seed()
         elif phase == "activation":
             desk.harness.script = f"{FINISH}; sleep 405"
             desk.seed()
-            threading.Timer(1.0, box.close).start()
+            threading.Timer(1.0, remove).start()
             with pytest.raises((ContainerGone, EngineFailure)):
                 desk.activate()
         else:
             desk.seed()
             desk.activate()
-            box.close()
+            remove()
         desk.close()
         assert desk.close() == desk.close()
 

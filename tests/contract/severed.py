@@ -38,24 +38,23 @@ class Severable:
         for one in (self._listener, *self._open):
             with contextlib.suppress(OSError):
                 one.shutdown(socket.SHUT_RDWR)
-        self._listener.close()
 
     def _accept(self) -> None:
-        with contextlib.ExitStack() as stack:
+        threads = []
+        with contextlib.suppress(OSError):
             while True:
-                try:
-                    near, _ = self._listener.accept()
-                except OSError:
-                    return
+                near, _ = self._listener.accept()
                 far = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-                far.connect(self._target)
                 self._open += [near, far]
+                far.connect(self._target)
                 for source, sink in ((near, far), (far, near)):
-                    thread = threading.Thread(target=self._forward, args=(source, sink))
-                    thread.start()
-                    stack.callback(thread.join)
-                stack.callback(near.close)
-                stack.callback(far.close)
+                    threads.append(threading.Thread(target=self._forward, args=(source, sink)))
+                    threads[-1].start()
+        self.sever()
+        for thread in threads:
+            thread.join()
+        for one in (self._listener, *self._open):
+            one.close()
 
     def _forward(self, source: socket.socket, sink: socket.socket) -> None:
         with contextlib.suppress(OSError):

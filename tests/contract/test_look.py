@@ -7,13 +7,14 @@ from collections.abc import Callable
 
 import pytest
 
+from sandbox.engine.archive import PutFile
 from sandbox.engine.limits import Limits
 from sandbox.engine.sandbox import Sandbox
 from tests.contract.kit import run, said, sh, until
 
 pytestmark = pytest.mark.docker
 
-HOG = "head -c 400m /dev/zero | tail -c 400m >/dev/null"
+HOG = "dd if=/dev/zero of=/dev/null bs=256M count=1"
 LOADERS = {"glibc": "ld-linux", "musl": "ld-musl"}
 
 
@@ -36,8 +37,9 @@ def test_facts_agree_with_the_image(box: Sandbox) -> None:
     assert (facts.uid, facts.gid, facts.user) == (0, 0, "root")
     assert (facts.home, facts.passwd_home) == ("/root", "/root")
     assert facts.sh == {"glibc": "dash", "musl": "ash"}[facts.libc]
-    for tool, path in facts.tools.items():
-        assert said(sh(box, 'command -v "$1"', tool)) == f"{path}\n"
+    tests = " && ".join(f"test -x {path}" for path in facts.tools.values())
+    assert sh(box, tests).ok
+    assert all(path.endswith(f"/{tool}") for tool, path in facts.tools.items())
     assert "sh" in facts.tools
     assert "tar" in facts.tools
     assert "no-such-tool" not in facts.tools
@@ -54,11 +56,26 @@ def test_writable_places(box: Sandbox, user_box: Sandbox) -> None:
     assert not {"/", "/root", "/etc"} & mine
 
 
-def test_facts_of_a_bare_uid(user_box: Sandbox) -> None:
-    facts = user_box.facts()
-    assert (facts.uid, facts.gid, facts.user, facts.passwd_home) == (1000, 1000, None, None)
-    assert facts.workdir == "/workspace"
-    assert facts.home == "/"
+def test_facts_of_a_bare_uid(make: Callable[..., Sandbox]) -> None:
+    with make(user="4242:4343", workdir="/workspace") as own:
+        facts = own.facts()
+    assert (facts.uid, facts.gid, facts.user, facts.passwd_home) == (4242, 4343, None, None)
+    assert (facts.workdir, facts.home) == ("/workspace", "/")
+
+
+def test_facts_of_a_named_user(make: Callable[..., Sandbox]) -> None:
+    with make(user="nobody") as own:
+        facts = own.facts()
+        assert facts.user == "nobody"
+        assert said(sh(own, "id -u; id -g; echo $HOME")).split() == [
+            str(facts.uid),
+            str(facts.gid),
+            facts.home,
+        ]
+        own.put([PutFile(path="mine", data=b"")], "/opt/mine")
+        assert said(run(own, "stat", "-c", "%u %g", "/opt/mine/mine")) == (
+            f"{facts.uid} {facts.gid}\n"
+        )
 
 
 def test_facts_are_found_out_once(box: Sandbox) -> None:
@@ -69,7 +86,12 @@ def test_facts_are_found_out_once(box: Sandbox) -> None:
 def test_processes(make: Callable[..., Sandbox], tracking: str) -> None:
     with make(tracking=tracking) as own:
         assert own.processes() == ()
-        said(sh(own, "sleep 600 >/dev/null 2>&1 & su -s /bin/sh nobody -c 'sleep 700' >/dev/null 2>&1 &"))
+        said(
+            sh(
+                own,
+                "sleep 600 >/dev/null 2>&1 & su -s /bin/sh nobody -c 'sleep 700' >/dev/null 2>&1 &",
+            )
+        )
         assert until(lambda: ("sleep", "700") in [process.argv for process in own.processes()])
         seen = {process.argv: process for process in own.processes()}
         assert seen["sleep", "600"].uid == 0
@@ -89,7 +111,9 @@ def test_zombies_are_not_processes(make: Callable[..., Sandbox]) -> None:
 def test_odd_names_and_words(make: Callable[..., Sandbox]) -> None:
     for tracking in ("auto", "scan"):
         with make(tracking=tracking) as own:
-            script = "cp \"$(command -v sleep)\" '/opt/a) b (c'; '/opt/a) b (c' 600 >/dev/null 2>&1 &"
+            script = (
+                "cp \"$(command -v sleep)\" '/opt/a) b (c'; '/opt/a) b (c' 600 >/dev/null 2>&1 &"
+            )
             if "busybox" in own.facts().tools:
                 script = "ln -s /bin/busybox '/opt/sleep'; /opt/sleep 600 >/dev/null 2>&1 &"
             said(sh(own, script))
@@ -111,8 +135,8 @@ def test_diff(make: Callable[..., Sandbox]) -> None:
 def test_resources(make: Callable[..., Sandbox], tracking: str) -> None:
     with make(tracking=tracking) as own:
         before = own.resources()
-        script = "i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done; dd if=/dev/zero of=/tmp/x bs=1M count=64"
-        assert sh(own, script).ok
+        assert sh(own, "i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done").ok
+        assert sh(own, "dd if=/dev/zero of=/tmp/x bs=1M count=64").ok
         after = own.resources()
         assert after.cpu_s > before.cpu_s + 0.05
         assert after.memory_peak_bytes >= 64 << 20
@@ -121,13 +145,10 @@ def test_resources(make: Callable[..., Sandbox], tracking: str) -> None:
 
 @pytest.mark.parametrize("tracking", ["auto", "scan"])
 def test_oom_is_told_by_the_kernels_count(make: Callable[..., Sandbox], tracking: str) -> None:
-    with make(limits=Limits(memory_mib=64, tmp_mib=512), tracking=tracking) as own:
-        fill = "dd if=/dev/zero of=/tmp/fill bs=1M count=256"
-        killed = sh(own, fill)
-        assert killed.oom_killed
-        assert killed.exit_code == 137
-        sh(own, "rm -f /tmp/fill")
-        hidden = sh(own, f"{fill} & wait $!; rm -f /tmp/fill; exit 0")
+    with make(limits=Limits(memory_mib=64), tracking=tracking) as own:
+        killed = sh(own, f"exec {HOG}")
+        assert (killed.exit_code, killed.oom_killed) == (137, True)
+        hidden = sh(own, f"{HOG} & wait $!; exit 0")
         assert (hidden.exit_code, hidden.oom_killed) == (0, True)
         assert not sh(own, "echo Out of memory: Killed process; exit 137").oom_killed
         assert own.resources().oom_kills >= 2

@@ -504,3 +504,15 @@ def test_a_stop_before_the_launch_starts_nothing(desk: Desk) -> None:
     assert response.outcome is not None
     assert response.outcome.kind is OutcomeKind.INFRASTRUCTURE_FAILURE
     desk.close()
+
+
+def test_an_activation_that_no_harness_could_take_is_refused(desk: Desk) -> None:
+    desk.seed()
+    endpoint = ModelEndpoint(base_url="http://127.0.0.1:9/v1", api_key="two words", model="model")
+    with pytest.raises(UnprocessableError, match="api_key") as caught:
+        desk.sessions.activate(
+            ActivateRequest(agent_session_id="s", input="go", deadline_s=5, endpoint=endpoint)
+        )
+    assert "two words" not in str(caught.value)
+    desk.close()
+    assert desk.place.sessions == []
