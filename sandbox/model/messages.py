@@ -108,10 +108,10 @@ class Messages:
         return frame(data, event="content_block_delta")
 
     def told(self, response: JsonValue) -> Told:
-        """Id, stop reason, calls and, once it has ended, usage of a message object."""
+        """Id and calls of a message object; once it has ended well, stop reason and usage too."""
         if not isinstance(response, dict):
             return Told()
-        reason = text_at(response, "stop_reason")
+        reason = None if "error" in response else text_at(response, "stop_reason")
         return Told(
             response_id=text_at(response, "id"),
             finish_reason=reason,

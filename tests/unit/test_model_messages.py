@@ -400,6 +400,15 @@ def test_a_failed_stream_keeps_what_came_before_and_the_error() -> None:
     assert body["error"] == {"type": "api_error", "message": "broken"}
 
 
+def test_a_stream_that_fails_after_its_stop_reason_did_not_end_well() -> None:
+    frames = MESSAGES.frames(REPLY, usage=True)[:-1]
+    failure = MESSAGES.failure_frame(REPLY, message="broken", code="server_error", sequence=6)
+
+    told = MESSAGES.told(MESSAGES.assemble([*frames, failure]))
+
+    assert (told.response_id, told.finish_reason, told.usage) == ("msg0001", None, None)
+
+
 def test_a_stream_that_fails_at_once_is_the_error() -> None:
     failure = MESSAGES.failure_frame(REPLY, message="x", code="overloaded_error", sequence=0)
 
