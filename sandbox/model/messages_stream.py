@@ -27,17 +27,14 @@ from sandbox.model.sse import json_events, json_frame
 def stream_frames(reply: Reply) -> tuple[bytes, ...]:
     """All events of a reply: start, ping, blocks, delta with the stop reason and usage, stop."""
     usage = usage_object(reply.usage)
-    early = None if usage is None else {**usage, "output_tokens": 1}
-    told: JsonObject = {} if usage is None else {"usage": usage}
+    started = message_object(reply, [], None, None if usage is None else _early(usage))
+    ended: JsonObject = {"stop_reason": stop_reason(reply), "stop_sequence": None}
+    told: JsonObject = {} if usage is None else {"usage": _counts(usage)}
     events: list[JsonObject] = [
-        {"type": "message_start", "message": message_object(reply, [], None, early)},
+        {"type": "message_start", "message": started},
         {"type": "ping"},
         *_block_events(reply),
-        {
-            "type": "message_delta",
-            "delta": {"stop_reason": stop_reason(reply), "stop_sequence": None},
-            **told,
-        },
+        {"type": "message_delta", "delta": ended, **told},
         {"type": "message_stop"},
     ]
     return tuple(event_frame(event) for event in events)
@@ -103,6 +100,17 @@ class _Blocks:
         for index, block in sorted(self._blocks.items()):
             given = self._inputs.get(index)
             yield block if given is None else {**block, "input": tool_input(given)}
+
+
+def _early(usage: JsonObject) -> JsonObject:
+    """Usage as a stream begins with it: of the output only that it has begun."""
+    begun = {key: count for key, count in usage.items() if key != "output_tokens_details"}
+    return begun | ({"output_tokens": 1} if "output_tokens" in usage else {})
+
+
+def _counts(usage: JsonObject) -> JsonObject:
+    """Usage as a stream ends with it: the counts alone."""
+    return {key: count for key, count in usage.items() if key != "service_tier"}
 
 
 def _usage_so_far(message: JsonObject, event: JsonObject) -> JsonObject:

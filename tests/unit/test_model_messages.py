@@ -233,6 +233,9 @@ def test_unknown_counts_are_left_out() -> None:
     body: Any = MESSAGES.body(replace(REPLY, usage=TokenUsage(input_tokens=3, output_tokens=1)))
 
     assert body["usage"] == {"input_tokens": 3, "output_tokens": 1, "service_tier": "standard"}
+    only_input = replace(REPLY, usage=TokenUsage(input_tokens=3))
+    assert "output_tokens" not in events(only_input)[0]["message"]["usage"]
+    assert MESSAGES.assemble(MESSAGES.frames(only_input, usage=True)) == MESSAGES.body(only_input)
     assert MESSAGES.told(body).usage == TokenUsage(input_tokens=3, output_tokens=1)
 
 
@@ -279,8 +282,13 @@ def test_the_stream_of_a_thought_a_text_and_a_call() -> None:
     assert start["type"] == "message_start"
     assert start["message"]["content"] == []
     assert start["message"]["stop_reason"] is None
-    assert start["message"]["usage"]["input_tokens"] == 10
-    assert start["message"]["usage"]["output_tokens"] == 1
+    assert start["message"]["usage"] == {
+        "input_tokens": 10,
+        "cache_creation_input_tokens": 0,
+        "cache_read_input_tokens": 0,
+        "output_tokens": 1,
+        "service_tier": "standard",
+    }
     assert ping == {"type": "ping"}
     assert [(event["type"], event["index"]) for event in blocks] == [
         ("content_block_start", 0),
@@ -308,7 +316,13 @@ def test_the_stream_of_a_thought_a_text_and_a_call() -> None:
         "input_json_delta",
     ]
     assert delta["delta"] == {"stop_reason": "tool_use", "stop_sequence": None}
-    assert delta["usage"]["output_tokens"] == 4
+    assert delta["usage"] == {
+        "input_tokens": 10,
+        "cache_creation_input_tokens": 0,
+        "cache_read_input_tokens": 0,
+        "output_tokens": 4,
+        "output_tokens_details": {"thinking_tokens": 1},
+    }
     assert stop == {"type": "message_stop"}
 
 
