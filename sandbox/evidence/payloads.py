@@ -169,15 +169,20 @@ def _messages_message(raw: _Object) -> Iterator[ConversationItem]:
         kind = block.get("type")
         if kind == "text":
             yield from _message(raw.get("role"), block.get("text"))
-        elif kind == "thinking":
-            yield ReasoningItem(text=_str(block.get("thinking")))
+        elif kind == "thinking" and (thought := _str(block.get("thinking"))):
+            yield ReasoningItem(text=thought)
         elif kind == "tool_use":
             yield ToolRequestItem(
                 tool_call_id=_str(block.get("id")),
                 tool_name=_str(block.get("name")),
-                arguments=json.dumps(block.get("input"), separators=(",", ":")),
+                arguments=_input_text(block.get("input")),
             )
         elif kind == "tool_result":
             yield ToolResultItem(
                 tool_call_id=_str(block.get("tool_use_id")), output=_text(block.get("content"))
             )
+
+
+def _input_text(given: JsonValue) -> str:
+    """The text of a parsed input: as the scripted model writes its own; a text stays as it is."""
+    return given if isinstance(given, str) else json.dumps(given, ensure_ascii=False)

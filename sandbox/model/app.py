@@ -14,15 +14,22 @@ from starlette.types import Receive, Scope, Send
 from sandbox.model.body import parse_body
 from sandbox.model.capture import Capture, Draft, saved_headers, session_of
 from sandbox.model.chat import Chat
-from sandbox.model.conversation import Conversation, answer
-from sandbox.model.dialect import Dialect, JsonObject
+from sandbox.model.conversation import Conversation, answer, refuse
+from sandbox.model.dialect import Dialect
 from sandbox.model.director import Director
-from sandbox.model.errors import openai_error
+from sandbox.model.messages import VERSION_HEADER, Messages
+from sandbox.model.models import anthropic_models, openai_models
 from sandbox.model.responses import Responses
 from sandbox.model.script import Script
 from sandbox.model.wire import BodyTooLarge, ClientGone, Wire, request_path
 
-DIALECTS: Mapping[str, Dialect] = {"/chat/completions": Chat(), "/responses": Responses()}
+CHAT, MESSAGES = Chat(), Messages()
+DIALECTS: Mapping[str, Dialect] = {
+    "/chat/completions": CHAT,
+    "/responses": Responses(),
+    "/messages": MESSAGES,
+}
+COUNT = "/messages/count_tokens"
 
 
 class ModelApp:
@@ -95,32 +102,38 @@ class ModelApp:
             draft.request = parse_body(gone.args[0])
             return
         except BodyTooLarge as error:
-            await answer(draft, wire, 413, openai_error(413, str(error)))
+            await refuse(draft, wire, _form(draft), 413, str(error))
             return
         draft.request = parse_body(raw)
         tail = split_path(draft.path)[1]
         if draft.rollout_id != self._rollout_id or tail is None:
-            await answer(draft, wire, 404, openai_error(404, f"no route {draft.path}"))
+            await refuse(draft, wire, _form(draft), 404, f"no route {draft.path}")
         elif tail in DIALECTS:
             draft.dialect = DIALECTS[tail].name
             await self._conversation.serve(draft, wire, DIALECTS[tail], size=len(raw))
+        elif tail == COUNT:
+            await self._conversation.count(draft, wire, MESSAGES, size=len(raw))
         else:
-            await answer(draft, wire, *self._plain(draft.method, tail))
+            await self._plain(draft, wire, tail.rstrip("/"))
 
-    def _plain(self, method: str, tail: str) -> tuple[int, JsonObject]:
-        """Status and body for what clients ask beside model calls."""
-        models = {model: _model(model) for model in self._models}
-        listed: JsonObject = {"object": "list", "data": list(models.values())}
-        bodies: dict[str, JsonObject] = {
-            "": listed,
-            "/models": listed,
-            **{f"/models/{name}": model for name, model in models.items()},
-        }
-        if tail.rstrip("/") not in bodies:
-            return 404, openai_error(404, f"no route {tail}")
-        if method not in ("GET", "HEAD"):
-            return 405, openai_error(405, f"{method} is not allowed here, only GET")
-        return 200, bodies[tail.rstrip("/")]
+    async def _plain(self, draft: Draft, wire: Wire, tail: str) -> None:
+        """Answer what clients ask beside model calls: which models there are."""
+        form = _form(draft)
+        bodies = (anthropic_models if form is MESSAGES else openai_models)(self._models)
+        if tail not in bodies:
+            await refuse(draft, wire, form, 404, f"no route {tail}")
+        elif draft.method not in ("GET", "HEAD"):
+            message = f"{draft.method} is not allowed here, only GET"
+            await refuse(draft, wire, form, 405, message)
+        else:
+            await answer(draft, wire, 200, bodies[tail], form.headers(draft.exchange_id))
+
+
+def _form(draft: Draft) -> Dialect:
+    """The dialect in whose form a request beside the model routes is answered."""
+    tail = split_path(draft.path)[1] or ""
+    is_anthropic = tail.startswith("/messages") or VERSION_HEADER in draft.headers
+    return MESSAGES if is_anthropic else CHAT
 
 
 def split_path(path: str) -> tuple[str | None, str | None]:
@@ -135,7 +148,3 @@ def split_path(path: str) -> tuple[str | None, str | None]:
     if parts[3:] in ([], [""], ["v1"]):
         return rollout_id, ""
     return rollout_id, f"/{parts[4]}" if parts[3] == "v1" else None
-
-
-def _model(name: str) -> JsonObject:
-    return {"id": name, "object": "model", "created": 0, "owned_by": "scripted"}

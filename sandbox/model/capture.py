@@ -15,7 +15,14 @@ from sandbox.evidence.records import Exchange, TokenUsage
 SECRET_HEADERS = frozenset(
     {"authorization", "proxy-authorization", "x-api-key", "api-key", "x-goog-api-key", "cookie"}
 )
-SESSION_HEADERS = ("thread-id", "session-id", "x-session-id", "x-claude-code-session-id")
+# Best first: a subagent's own id goes before that of the session it shares (Codex, Claude Code).
+SESSION_HEADERS = (
+    "thread-id",
+    "session-id",
+    "x-session-id",
+    "x-claude-code-agent-id",
+    "x-claude-code-session-id",
+)
 
 
 @dataclass

@@ -7,7 +7,7 @@ OpenAI-compatible clients read.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Literal
 
 from pydantic import JsonValue
@@ -125,8 +125,20 @@ class Chat:
             sum_.add(chunk)
         return sum_.completion()
 
-    def error(self, status: int, message: str, code: str | None = None) -> JsonObject:
+    def malformed_frame(self, data: str) -> bytes:
+        """An event with this data; clients read data whatever the event's name."""
+        return frame(data)
+
+    def headers(self, request_id: str) -> Mapping[str, str]:
+        """None."""
+        del request_id
+        return {}
+
+    def error(
+        self, status: int, message: str, code: str | None = None, *, request_id: str = ""
+    ) -> JsonObject:
         """The error object."""
+        del request_id
         return openai_error(status, message, code)
 
 

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from sandbox.evidence.records import TokenUsage
 from sandbox.model.body import parse_body
 from sandbox.model.capture import Draft
-from sandbox.model.delivery import Pause, bend, json_moves, reply_moves
+from sandbox.model.delivery import Pause, bend, json_moves, reply_moves, whole_moves
 from sandbox.model.dialect import Ask, AskInvalid, Dialect, JsonObject, Reply
 from sandbox.model.director import Director, Hold, Refuse, Speak
 from sandbox.model.faults import Fault, StallFault, StatusFault, fault_name
+from sandbox.model.messages import Messages
 from sandbox.model.script import Script
 from sandbox.model.wire import Wire
 
@@ -32,26 +33,18 @@ class Conversation:
 
     async def serve(self, draft: Draft, wire: Wire, dialect: Dialect, *, size: int) -> None:
         """Serve one request of ``size`` bytes whose JSON is in the draft."""
-        if draft.method != "POST":
-            message = f"{draft.method} is not allowed here, only POST"
-            await answer(draft, wire, 405, dialect.error(405, message))
-            return
-        try:
-            ask = _parse(dialect, draft)
-        except AskInvalid as error:
-            await answer(draft, wire, 400, dialect.error(400, str(error)))
+        ask = await _read(draft, wire, dialect, dialect.parse)
+        if ask is None:
             return
         draft.streamed = ask.stream
-        fault = self._script.fault(self._director.number(ask))
-        draft.fault = None if fault is None else fault_name(fault)
+        fault = self._fault(draft, self._director.number(ask))
         if isinstance(fault, StatusFault):
-            body = dialect.error(fault.status, fault.message, fault.code)
-            await answer(draft, wire, fault.status, body, fault.headers)
+            await _fail(draft, wire, dialect, fault)
             return
         match await self._director.decide(ask):
             case Refuse(reason):
-                body = dialect.error(400, f"script_refused: {reason}", "script_refused")
-                await answer(draft, wire, 400, body)
+                message = f"script_refused: {reason}"
+                await refuse(draft, wire, dialect, 400, message, code="script_refused")
             case Hold():
                 draft.fault = draft.fault or "hold"
                 await wire.play((Pause(None),))
@@ -62,6 +55,27 @@ class Conversation:
                 if complete and isinstance(fault, StallFault | None) and _ends(speak):
                     self._director.done(speak.step or 0)
 
+    async def count(self, draft: Draft, wire: Wire, dialect: Messages, *, size: int) -> None:
+        """Serve one request that only asks how many tokens a message request would have.
+
+        No model answers it, so it is no call of the draft's dialect and has no number.
+        """
+        if await _read(draft, wire, dialect, dialect.parse_count) is None:
+            return
+        fault = self._fault(draft, None)
+        if isinstance(fault, StatusFault):
+            await _fail(draft, wire, dialect, fault)
+            return
+        body = dialect.count(_tokens(size))
+        await wire.play(whole_moves(dialect, body, fault, request_id=draft.exchange_id))
+        draft.response = parse_body(b"".join(wire.sent))
+
+    def _fault(self, draft: Draft, number: int | None) -> Fault | None:
+        """The fault on ask ``number`` (None: it has none), noted in the draft."""
+        fault = self._script.fault(number)
+        draft.fault = None if fault is None else fault_name(fault)
+        return fault
+
     def _reply(
         self, draft: Draft, ask: Ask, speak: Speak, fault: Fault | None, *, size: int
     ) -> Reply:
@@ -69,6 +83,7 @@ class Conversation:
             id=draft.exchange_id.removeprefix("mc"),
             model=ask.model,
             created=int(draft.started_at),
+            request_id=draft.exchange_id,
             text=speak.text,
             reasoning=speak.reasoning,
             calls=speak.calls,
@@ -89,10 +104,43 @@ async def answer(
     draft.response = parse_body(b"".join(wire.sent))
 
 
-def _parse(dialect: Dialect, draft: Draft) -> Ask:
+async def refuse(
+    draft: Draft,
+    wire: Wire,
+    dialect: Dialect,
+    status: int,
+    message: str,
+    *,
+    code: str | None = None,
+    headers: Mapping[str, str] | None = None,
+) -> None:
+    """Answer with an HTTP error in the dialect's form and note it."""
+    body = dialect.error(status, message, code, request_id=draft.exchange_id)
+    named = dialect.headers(draft.exchange_id)
+    await answer(draft, wire, status, body, {**named, **(headers or {})})
+
+
+async def _read(
+    draft: Draft, wire: Wire, dialect: Dialect, parse: Callable[[JsonObject], Ask]
+) -> Ask | None:
+    """The ask in the draft's request; None when it has none and was answered so."""
+    if draft.method != "POST":
+        message = f"{draft.method} is not allowed here, only POST"
+        await refuse(draft, wire, dialect, 405, message)
+        return None
     if not isinstance(draft.request, dict):
-        raise AskInvalid("the body must be a JSON object")
-    return dialect.parse(draft.request)
+        await refuse(draft, wire, dialect, 400, "the body must be a JSON object")
+        return None
+    try:
+        return parse(draft.request)
+    except AskInvalid as error:
+        await refuse(draft, wire, dialect, 400, str(error))
+        return None
+
+
+async def _fail(draft: Draft, wire: Wire, dialect: Dialect, fault: StatusFault) -> None:
+    message, code, headers = fault.message, fault.code, fault.headers
+    await refuse(draft, wire, dialect, fault.status, message, code=code, headers=headers)
 
 
 def _note(draft: Draft, wire: Wire, dialect: Dialect) -> None:
@@ -117,9 +165,14 @@ def _count(reply: Reply, size: int) -> TokenUsage:
     said = len(reply.text) + sum(len(call.name) + len(call.arguments) for call in reply.calls)
     output = max(1, said // _CHARACTERS_A_TOKEN) + reasoning
     return TokenUsage(
-        input_tokens=max(1, size // _CHARACTERS_A_TOKEN),
+        input_tokens=_tokens(size),
         output_tokens=output,
-        total_tokens=max(1, size // _CHARACTERS_A_TOKEN) + output,
+        total_tokens=_tokens(size) + output,
         reasoning_tokens=reasoning,
         cached_tokens=0,
     )
+
+
+def _tokens(size: int) -> int:
+    """Tokens of a request of ``size`` bytes."""
+    return max(1, size // _CHARACTERS_A_TOKEN)

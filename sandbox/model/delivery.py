@@ -18,7 +18,6 @@ from sandbox.model.faults import (
     StallFault,
     StreamErrorFault,
 )
-from sandbox.model.sse import frame
 
 NOT_JSON = '{"malformed": '
 
@@ -88,17 +87,31 @@ def bend(reply: Reply, fault: Fault | None) -> Reply:
 
 def reply_moves(dialect: Dialect, ask: Ask, reply: Reply, fault: Fault | None) -> tuple[Move, ...]:
     """A reply, streamed or not as asked for, with the fault that travels with it."""
-    if ask.stream:
-        start = Start(200, {"content-type": "text/event-stream", "cache-control": "no-cache"})
-        parts = dialect.frames(reply, usage=ask.usage)
-        return _bent(start, parts, fault, broken=frame(NOT_JSON), ending=_ending(dialect, reply))
+    if not ask.stream:
+        return whole_moves(dialect, dialect.body(reply), fault, request_id=reply.request_id)
+    streamed = {"content-type": "text/event-stream", "cache-control": "no-cache"}
+    return _bent(
+        Start(200, {**streamed, **dialect.headers(reply.request_id)}),
+        dialect.frames(reply, usage=ask.usage),
+        fault,
+        broken=dialect.malformed_frame(NOT_JSON),
+        ending=_ending(dialect, reply),
+    )
+
+
+def whole_moves(
+    dialect: Dialect, body: JsonValue, fault: Fault | None, *, request_id: str
+) -> tuple[Move, ...]:
+    """A reply that is not streamed, with the fault that travels with it."""
+    headers = dialect.headers(request_id)
     if isinstance(fault, StreamErrorFault):
-        return json_moves(500, dialect.error(500, fault.message, fault.code))
+        error = dialect.error(500, fault.message, fault.code, request_id=request_id)
+        return json_moves(500, error, headers)
+    start = Start(200, {"content-type": "application/json", **headers})
     if isinstance(fault, MalformedFault):
-        return Start(200, {"content-type": "application/json"}), Data(NOT_JSON.encode())
-    body = _encode(dialect.body(reply))
-    halves = (body[: len(body) // 2], body[len(body) // 2 :])
-    return _bent(Start(200, {"content-type": "application/json"}), halves, fault)
+        return start, Data(NOT_JSON.encode())
+    data = _encode(body)
+    return _bent(start, (data[: len(data) // 2], data[len(data) // 2 :]), fault)
 
 
 def _bent(

@@ -66,11 +66,15 @@ class Call:
 
 @dataclass(frozen=True)
 class Reply:
-    """What the model says. ``id`` is unique per exchange, letters and digits only."""
+    """What the model says. ``id`` is unique per exchange, letters and digits only.
+
+    ``request_id`` is the id of the exchange, for dialects that tell the client of it.
+    """
 
     id: str
     model: str
     created: int
+    request_id: str = ""
     text: str = ""
     reasoning: str = ""
     calls: tuple[Call, ...] = ()
@@ -112,6 +116,14 @@ class Dialect(Protocol):
         """The event that ends a stream with an error."""
         ...
 
+    def malformed_frame(self, data: str) -> bytes:
+        """An event that clients read like any of the dialect's, with ``data`` that is not JSON."""
+        ...
+
+    def headers(self, request_id: str) -> Mapping[str, str]:
+        """Headers that every reply to an exchange carries beside those of HTTP itself."""
+        ...
+
     def told(self, response: JsonValue) -> Told:
         """What a reply body, complete or not, tells."""
         ...
@@ -120,7 +132,9 @@ class Dialect(Protocol):
         """The reply that the sent frames add up to; equals ``body`` for a complete stream."""
         ...
 
-    def error(self, status: int, message: str, code: str | None = None) -> JsonObject:
+    def error(
+        self, status: int, message: str, code: str | None = None, *, request_id: str = ""
+    ) -> JsonObject:
         """Body of an HTTP error."""
         ...
 

@@ -1,9 +1,9 @@
 """Faults: what a scripted model server does wrong on purpose, and on which asks.
 
 An ask is a request to a model route that could be read as one; asks are numbered from 1 in the
-order they arrive. Helper calls (without tools) have no number: only ``every`` reaches them. A
-fault decides how a reply travels or what its end says, never which step it is: the step follows
-from the request's own history, so a retry after a fault gets the step that was due.
+order they arrive. Helper calls (without tools) and token counts have no number: only ``every``
+reaches them. A fault decides how a reply travels or what its end says, never which step it is: the
+step follows from the request's own history, so a retry after a fault gets the step that was due.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ Source: OpenAI API reference, "Responses": create and the response object. The s
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Literal
 
 from pydantic import JsonValue
@@ -27,6 +27,7 @@ from sandbox.model.dialect import (
 from sandbox.model.errors import openai_error
 from sandbox.model.responses_object import output_items, response_object
 from sandbox.model.responses_stream import assemble, failure_frame, stream_frames
+from sandbox.model.sse import frame
 
 _RESULT_TYPES = ("function_call_output", "local_shell_call_output", "custom_tool_call_output")
 _CALL_TYPES = ("function_call", "local_shell_call", "custom_tool_call")
@@ -95,8 +96,20 @@ class Responses:
         """The response that the sent events add up to (None when none was sent)."""
         return assemble(frames)
 
-    def error(self, status: int, message: str, code: str | None = None) -> JsonObject:
+    def malformed_frame(self, data: str) -> bytes:
+        """An event with this data; clients read data whatever the event's name."""
+        return frame(data)
+
+    def headers(self, request_id: str) -> Mapping[str, str]:
+        """None."""
+        del request_id
+        return {}
+
+    def error(
+        self, status: int, message: str, code: str | None = None, *, request_id: str = ""
+    ) -> JsonObject:
         """The error object."""
+        del request_id
         return openai_error(status, message, code)
 
 

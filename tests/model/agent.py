@@ -1,4 +1,4 @@
-"""A small honest agent: speaks both dialects, runs the tool, sends the result back."""
+"""A small honest agent: speaks every dialect, runs the tool, sends the result back."""
 
 from __future__ import annotations
 
@@ -12,23 +12,37 @@ import httpx
 
 from sandbox.model.chat import Chat
 from sandbox.model.dialect import Dialect
+from sandbox.model.messages import Messages
 from sandbox.model.responses import Responses
 
-DIALECTS: dict[str, Dialect] = {"chat": Chat(), "responses": Responses()}
-ROUTES = {"chat": "chat/completions", "responses": "responses"}
+Name = Literal["chat", "responses", "messages"]
+DIALECTS: dict[Name, Dialect] = {
+    "chat": Chat(),
+    "responses": Responses(),
+    "messages": Messages(),
+}
+ROUTES: dict[Name, str] = {
+    "chat": "chat/completions",
+    "responses": "responses",
+    "messages": "messages?beta=true",
+}
+TOOL_NAMES: dict[Name, str] = {"chat": "bash", "responses": "exec_command", "messages": "Bash"}
 
 
-def shell_tool(dialect: str) -> dict[str, Any]:
+def shell_tool(dialect: Name) -> dict[str, Any]:
     """The shell tool as each dialect advertises one."""
+    name = TOOL_NAMES[dialect]
     if dialect == "responses":
         schema = {"type": "object", "properties": {"cmd": {"type": "string"}}, "required": ["cmd"]}
-        return {"type": "function", "name": "exec_command", "parameters": schema}
+        return {"type": "function", "name": name, "parameters": schema}
     schema = {
         "type": "object",
         "properties": {"command": {"type": "string"}, "timeout": {"type": "integer"}},
         "required": ["command"],
     }
-    return {"type": "function", "function": {"name": "bash", "parameters": schema}}
+    if dialect == "messages":
+        return {"name": name, "input_schema": schema}
+    return {"type": "function", "function": {"name": name, "parameters": schema}}
 
 
 @dataclass
@@ -37,7 +51,7 @@ class Agent:
 
     client: httpx.Client
     workdir: Path
-    dialect: Literal["chat", "responses"] = "chat"
+    dialect: Name = "chat"
     stream: bool = True
     runs_tools: bool = True
     history: list[dict[str, Any]] = field(default_factory=list)
@@ -54,6 +68,8 @@ class Agent:
         }
         if self.dialect == "responses":
             return {**body, "input": self.history, **changes}
+        if self.dialect == "messages":
+            return {**body, "messages": self.history, "max_tokens": 100, **changes}
         return {
             **body,
             "messages": self.history,
@@ -93,6 +109,13 @@ class Agent:
 
     def _said(self, body: Any) -> tuple[str, list[tuple[str, str]]]:
         """Text and calls of a reply, which join the history."""
+        if self.dialect == "messages":
+            self.history.append({"role": "assistant", "content": body["content"]})
+            return "".join(block.get("text", "") for block in body["content"]), [
+                (block["id"], block["input"]["command"])
+                for block in body["content"]
+                if block["type"] == "tool_use"
+            ]
         if self.dialect == "responses":
             self.history += body["output"]
             texts = [part["text"] for item in body["output"] for part in item.get("content", [])]
@@ -112,5 +135,8 @@ class Agent:
             self.history.append(
                 {"type": "function_call_output", "call_id": call_id, "output": output}
             )
+        elif self.dialect == "messages":
+            block = {"type": "tool_result", "tool_use_id": call_id, "content": output}
+            self.history.append({"role": "user", "content": [block]})
         else:
             self.history.append({"role": "tool", "tool_call_id": call_id, "content": output})

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections import Counter
-from typing import Any, Literal
+from typing import Any
 
 import httpx
 import pytest
@@ -23,12 +23,11 @@ from sandbox.model import (
     StreamErrorFault,
     TextStep,
 )
-from tests.model.agent import Agent
+from tests.model.agent import DIALECTS, Agent, Name
 from tests.model.conftest import Serve, Served
 from tests.model.steps import tool
 
-Dialect = Literal["chat", "responses"]
-dialects = pytest.mark.parametrize("dialect", ["chat", "responses"])
+dialects = pytest.mark.parametrize("dialect", list(DIALECTS))
 streams = pytest.mark.parametrize("stream", [True, False], ids=["streamed", "whole"])
 TEXT = TextStep(text="A final text that is long enough to be cut somewhere in its middle.")
 
@@ -37,7 +36,7 @@ def script(*faults: Fault) -> Script:
     return Script(steps=(TEXT,), faults=faults)
 
 
-def ask(served: Served, dialect: Dialect, *, stream: bool = True, **changes: Any) -> httpx.Response:
+def ask(served: Served, dialect: Name, *, stream: bool = True, **changes: Any) -> httpx.Response:
     agent = Agent(client=served.client, workdir=served.workdir, dialect=dialect, stream=stream)
     return agent.ask(**changes)
 
@@ -48,7 +47,7 @@ def tally_is_right(served: Served) -> bool:
 
 @dialects
 @pytest.mark.parametrize("status", [400, 401, 429, 500, 503, 504])
-def test_a_status_fault(serve: Serve, dialect: Dialect, status: int) -> None:
+def test_a_status_fault(serve: Serve, dialect: Name, status: int) -> None:
     fault = StatusFault(at=(1,), status=status, message="no", headers={"retry-after": "3"})
     with serve(script(fault)) as served:
         failed = ask(served, dialect)
@@ -75,7 +74,7 @@ def test_an_endless_fault_never_lets_the_script_begin(serve: Serve) -> None:
 
 @dialects
 @streams
-def test_a_stall_before_the_headers(serve: Serve, dialect: Dialect, stream: bool) -> None:
+def test_a_stall_before_the_headers(serve: Serve, dialect: Name, stream: bool) -> None:
     with serve(script(StallFault(at=(1,)))) as served:
         served.client.timeout = 0.3
         with pytest.raises(httpx.ReadTimeout):
@@ -90,7 +89,7 @@ def test_a_stall_before_the_headers(serve: Serve, dialect: Dialect, stream: bool
 
 @dialects
 @streams
-def test_a_stall_in_the_stream(serve: Serve, dialect: Dialect, stream: bool) -> None:
+def test_a_stall_in_the_stream(serve: Serve, dialect: Name, stream: bool) -> None:
     with serve(script(StallFault(at=(1,), where="stream"))) as served:
         served.client.timeout = 0.3
         with pytest.raises(httpx.ReadTimeout):
@@ -105,7 +104,7 @@ def test_a_stall_in_the_stream(serve: Serve, dialect: Dialect, stream: bool) -> 
 
 
 @dialects
-def test_a_stall_that_ends_only_takes_time(serve: Serve, dialect: Dialect) -> None:
+def test_a_stall_that_ends_only_takes_time(serve: Serve, dialect: Name) -> None:
     with serve(script(StallFault(at=(1,), where="stream", seconds=0.2))) as served:
         began = time.monotonic()
         response = ask(served, dialect)
@@ -121,7 +120,7 @@ def test_a_stall_that_ends_only_takes_time(serve: Serve, dialect: Dialect) -> No
 
 @dialects
 @streams
-def test_a_cut_stream(serve: Serve, dialect: Dialect, stream: bool) -> None:
+def test_a_cut_stream(serve: Serve, dialect: Name, stream: bool) -> None:
     with serve(script(CutFault(at=(1,)))) as served:
         with pytest.raises(httpx.RemoteProtocolError):
             ask(served, dialect, stream=stream)
@@ -135,13 +134,14 @@ def test_a_cut_stream(serve: Serve, dialect: Dialect, stream: bool) -> None:
 
 
 @dialects
-def test_a_clean_cut_looks_like_an_end(serve: Serve, dialect: Dialect) -> None:
+def test_a_clean_cut_looks_like_an_end(serve: Serve, dialect: Name) -> None:
     with serve(script(CutFault(at=(1,), clean=True))) as served:
         response = ask(served, dialect)
 
     assert response.status_code == 200
     assert "[DONE]" not in response.text
     assert "response.completed" not in response.text
+    assert "message_stop" not in response.text
     assert served.server.exchanges()[0].finish_reason is None
     assert served.server.report().steps_done == 0
 
@@ -161,16 +161,18 @@ def test_a_cut_before_the_headers(serve: Serve, stream: bool) -> None:
 
 
 @dialects
-def test_a_malformed_stream(serve: Serve, dialect: Dialect) -> None:
+def test_a_malformed_stream(serve: Serve, dialect: Name) -> None:
     with serve(script(MalformedFault(at=(1,)))) as served:
         response = ask(served, dialect)
 
     assert response.text.endswith('data: {"malformed": \n\n')
+    *_, name = response.text.removesuffix("\n\n").split("\n\n")
+    assert name.startswith("event: content_block_delta\n") == (dialect == "messages")
     assert served.server.exchanges()[0].finish_reason is None
 
 
 @dialects
-def test_a_malformed_body(serve: Serve, dialect: Dialect) -> None:
+def test_a_malformed_body(serve: Serve, dialect: Name) -> None:
     with serve(script(MalformedFault(at=(1,)))) as served:
         response = ask(served, dialect, stream=False)
 
@@ -180,7 +182,7 @@ def test_a_malformed_body(serve: Serve, dialect: Dialect) -> None:
 
 
 @dialects
-def test_a_failed_stream(serve: Serve, dialect: Dialect) -> None:
+def test_a_failed_stream(serve: Serve, dialect: Name) -> None:
     with serve(script(StreamErrorFault(at=(1,), message="broke down"))) as served:
         response = ask(served, dialect)
 
@@ -190,17 +192,18 @@ def test_a_failed_stream(serve: Serve, dialect: Dialect) -> None:
 
 
 @dialects
-def test_a_length_stop(serve: Serve, dialect: Dialect) -> None:
+def test_a_length_stop(serve: Serve, dialect: Name) -> None:
     with serve(script(LengthFault(at=(1,)))) as served:
         ask(served, dialect)
 
     (exchange,) = served.server.exchanges()
-    assert exchange.finish_reason == {"chat": "length", "responses": "max_output_tokens"}[dialect]
+    reasons = {"chat": "length", "responses": "max_output_tokens", "messages": "max_tokens"}
+    assert exchange.finish_reason == reasons[dialect]
     assert served.server.report().steps_done == 0
 
 
 @dialects
-def test_a_length_stop_in_a_call_leaves_the_step_due(serve: Serve, dialect: Dialect) -> None:
+def test_a_length_stop_in_a_call_leaves_the_step_due(serve: Serve, dialect: Name) -> None:
     short = Script(steps=(tool(1), TEXT), faults=(LengthFault(at=(1,)),))
     with serve(short) as served:
         agent = Agent(client=served.client, workdir=served.workdir, dialect=dialect)
@@ -212,11 +215,12 @@ def test_a_length_stop_in_a_call_leaves_the_step_due(serve: Serve, dialect: Dial
 
 
 @dialects
-def test_an_empty_answer(serve: Serve, dialect: Dialect) -> None:
+def test_an_empty_answer(serve: Serve, dialect: Name) -> None:
     with serve(script(EmptyFault(at=(1,)))) as served:
         agent = Agent(client=served.client, workdir=served.workdir, dialect=dialect)
         assert agent.run() == ""
 
     (exchange,) = served.server.exchanges()
     assert exchange.fault == "empty"
-    assert exchange.finish_reason == {"chat": "stop", "responses": "completed"}[dialect]
+    reasons = {"chat": "stop", "responses": "completed", "messages": "end_turn"}
+    assert exchange.finish_reason == reasons[dialect]

@@ -16,7 +16,7 @@ from sandbox.evidence.records import (
 )
 
 USER = MessageItem(role="user", text="hello")
-REQUEST = ToolRequestItem(tool_call_id="c1", tool_name="shell", arguments='{"cmd":"ls"}')
+REQUEST = ToolRequestItem(tool_call_id="c1", tool_name="shell", arguments='{"cmd": "ls"}')
 RESULT = ToolResultItem(tool_call_id="c1", output="a b")
 THOUGHT = ReasoningItem(text="hm")
 SAID = MessageItem(role="assistant", text="done")
@@ -25,7 +25,7 @@ RESPONSES: JsonValue = {
     "input": [
         {"role": "user", "content": [{"type": "input_text", "text": "hel"}, {"text": "lo"}]},
         {"type": "reasoning", "summary": [{"type": "summary_text", "text": "hm"}]},
-        {"type": "function_call", "call_id": "c1", "name": "shell", "arguments": '{"cmd":"ls"}'},
+        {"type": "function_call", "call_id": "c1", "name": "shell", "arguments": '{"cmd": "ls"}'},
         {"type": "function_call_output", "call_id": "c1", "output": "a b"},
         {"type": "message", "role": "assistant", "content": "done"},
         {"type": "unknown"},
@@ -40,7 +40,7 @@ CHAT: JsonValue = {
             "content": None,
             "reasoning_content": "hm",
             "tool_calls": [
-                {"id": "c1", "function": {"name": "shell", "arguments": '{"cmd":"ls"}'}}
+                {"id": "c1", "function": {"name": "shell", "arguments": '{"cmd": "ls"}'}}
             ],
         },
         {"role": "tool", "tool_call_id": "c1", "content": [{"type": "text", "text": "a b"}]},
@@ -50,11 +50,13 @@ CHAT: JsonValue = {
 }
 MESSAGES: JsonValue = {
     "messages": [
-        {"role": "user", "content": "hello"},
+        {"role": "user", "content": [{"type": "text", "text": "hello"}]},
         {
             "role": "assistant",
             "content": [
-                {"type": "thinking", "thinking": "hm"},
+                {"type": "thinking", "thinking": "", "signature": "s"},
+                {"type": "redacted_thinking", "data": "x"},
+                {"type": "thinking", "thinking": "hm", "signature": "s"},
                 {"type": "tool_use", "id": "c1", "name": "shell", "input": {"cmd": "ls"}},
             ],
         },
@@ -79,6 +81,55 @@ MESSAGES: JsonValue = {
 def test_the_same_history_in_each_dialect(dialect: payloads.Dialect, body: JsonValue) -> None:
     assert payloads.history(dialect, body) == (USER, THOUGHT, REQUEST, RESULT, SAID)
     assert payloads.tool_results(dialect, body) == {"c1": "a b"}
+
+
+def test_a_messages_history_may_hold_system_messages_and_failed_results() -> None:
+    body: JsonValue = {
+        "system": [{"type": "text", "text": "instructions"}],
+        "messages": [
+            {"role": "user", "content": "hello"},
+            {"role": "system", "content": "# Environment"},
+            {
+                "role": "user",
+                "content": [
+                    {
+                        "type": "tool_result",
+                        "tool_use_id": "c1",
+                        "content": "a b",
+                        "is_error": True,
+                        "cache_control": {"type": "ephemeral"},
+                    },
+                    {"type": "tool_result", "tool_use_id": "c2"},
+                    {"type": "text", "text": "go on"},
+                ],
+            },
+        ],
+    }
+
+    assert payloads.history("messages", body) == (
+        USER,
+        MessageItem(role="system", text="# Environment"),
+        RESULT,
+        ToolResultItem(tool_call_id="c2", output=""),
+        MessageItem(role="user", text="go on"),
+    )
+
+
+@pytest.mark.parametrize(
+    ("given", "arguments"),
+    [
+        ({"command": "echo ä"}, '{"command": "echo ä"}'),
+        ({}, "{}"),
+        ('{"command": "ec', '{"command": "ec'),
+    ],
+    ids=["object", "empty", "no JSON"],
+)
+def test_a_messages_input_is_a_text_again(given: JsonValue, arguments: str) -> None:
+    block: JsonValue = {"type": "tool_use", "id": "c1", "name": "shell", "input": given}
+
+    (item,) = payloads.answer("messages", {"content": [block]})
+
+    assert item == ToolRequestItem(tool_call_id="c1", tool_name="shell", arguments=arguments)
 
 
 def test_input_may_be_a_string() -> None:

@@ -43,11 +43,12 @@ def test_repeated_headers_are_joined() -> None:
         ({"session-id": "s1", "x-session-id": "s2"}, "s1"),
         ({"x-session-id": "s2"}, "s2"),
         ({"x-claude-code-session-id": "s3"}, "s3"),
+        ({"x-claude-code-session-id": "s3", "x-claude-code-agent-id": "a4"}, "a4"),
         ({"traceparent": "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"}, "4bf9"),
         ({"traceparent": "odd"}, None),
         ({}, None),
     ],
-    ids=["codex", "opencode", "claude-code", "trace", "odd trace", "none"],
+    ids=["codex", "opencode", "claude-code", "subagent", "trace", "odd trace", "none"],
 )
 def test_the_clients_session_is_found(headers: dict[str, str], session: str | None) -> None:
     found = session_of(headers)

@@ -1,13 +1,24 @@
 """How replies travel: what each fault does to the moves, streamed and not."""
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from sandbox.evidence.records import TokenUsage
 from sandbox.model.chat import Chat
-from sandbox.model.delivery import Data, Drop, Move, Pause, Start, bend, json_moves, reply_moves
+from sandbox.model.delivery import (
+    Data,
+    Drop,
+    Move,
+    Pause,
+    Start,
+    bend,
+    json_moves,
+    reply_moves,
+    whole_moves,
+)
 from sandbox.model.dialect import Ask, Call, Dialect, Reply
 from sandbox.model.faults import (
     CutFault,
@@ -18,6 +29,7 @@ from sandbox.model.faults import (
     StallFault,
     StreamErrorFault,
 )
+from sandbox.model.messages import Messages
 from sandbox.model.responses import Responses
 
 REPLY = Reply(
@@ -31,7 +43,9 @@ CALL = Call(call_id="call1", name="bash", arguments='{"command": "true"}')
 STREAMED = Ask(model="m", stream=True, usage=True)
 WHOLE = Ask(model="m", stream=False, usage=True)
 
-both_dialects = pytest.mark.parametrize("dialect", [Chat(), Responses()], ids=["chat", "responses"])
+every_dialect = pytest.mark.parametrize(
+    "dialect", [Chat(), Responses(), Messages()], ids=["chat", "responses", "messages"]
+)
 both_ways = pytest.mark.parametrize("ask", [STREAMED, WHOLE], ids=["streamed", "whole"])
 
 
@@ -47,7 +61,7 @@ def send(dialect: Dialect, ask: Ask, fault: Fault | None) -> tuple[Move, ...]:
     return reply_moves(dialect, ask, REPLY, fault)
 
 
-@both_dialects
+@every_dialect
 def test_without_a_fault_a_stream_is_its_frames(dialect: Dialect) -> None:
     start, *rest = send(dialect, STREAMED, None)
 
@@ -57,14 +71,14 @@ def test_without_a_fault_a_stream_is_its_frames(dialect: Dialect) -> None:
     assert rest == [Data(frame) for frame in dialect.frames(REPLY, usage=True)]
 
 
-@both_dialects
+@every_dialect
 def test_without_a_fault_a_whole_reply_is_its_body(dialect: Dialect) -> None:
     moves = send(dialect, WHOLE, None)
 
     assert json.loads(body(moves)) == dialect.body(REPLY)
 
 
-@both_dialects
+@every_dialect
 @both_ways
 def test_a_stall_before_the_headers_comes_first_and_changes_nothing_else(
     dialect: Dialect, ask: Ask
@@ -75,7 +89,7 @@ def test_a_stall_before_the_headers_comes_first_and_changes_nothing_else(
     assert moves[1:] == send(dialect, ask, None)
 
 
-@both_dialects
+@every_dialect
 @both_ways
 def test_a_stall_in_the_stream_has_something_on_either_side(dialect: Dialect, ask: Ask) -> None:
     moves = send(dialect, ask, StallFault(at="every", where="stream"))
@@ -94,7 +108,7 @@ def test_after_counts_the_frames_before_a_stall(after: int) -> None:
     assert moves.index(Pause(None)) - 1 == min(after, frames - 1)
 
 
-@both_dialects
+@every_dialect
 @both_ways
 def test_a_cut_stream_is_dropped_before_its_end(dialect: Dialect, ask: Ask) -> None:
     moves = send(dialect, ask, CutFault(at="every"))
@@ -103,7 +117,7 @@ def test_a_cut_stream_is_dropped_before_its_end(dialect: Dialect, ask: Ask) -> N
     assert 0 < len(body(moves)) < len(body(send(dialect, ask, None)))
 
 
-@both_dialects
+@every_dialect
 def test_a_clean_cut_only_lacks_the_dialects_end(dialect: Dialect) -> None:
     moves = send(dialect, STREAMED, CutFault(at="every", clean=True, after=10_000))
 
@@ -116,18 +130,18 @@ def test_a_cut_before_the_headers_sends_nothing(ask: Ask) -> None:
     assert send(Chat(), ask, CutFault(at="every", where="headers")) == (Drop(),)
 
 
-@both_dialects
+@every_dialect
 @both_ways
 def test_a_malformed_reply_is_no_json(dialect: Dialect, ask: Ask) -> None:
     moves = send(dialect, ask, MalformedFault(at="every"))
-    last = body(moves[-1:]).decode().removeprefix("data: ")
+    last = body(moves[-1:]).decode().rpartition("data: ")[2]
 
     with pytest.raises(ValueError, match="Expecting value"):
         json.loads(last)
     assert kinds(moves)[-1] == "Data"
 
 
-@both_dialects
+@every_dialect
 def test_a_stream_error_is_the_last_event(dialect: Dialect) -> None:
     moves = send(dialect, STREAMED, StreamErrorFault(at="every", message="broken"))
     told: Any = dialect.assemble([body(moves)])
@@ -143,12 +157,33 @@ def test_a_failed_responses_stream_keeps_counting() -> None:
     assert [json.loads(line[5:])["sequence_number"] for line in events] == [0, 1, 2, 3]
 
 
-@both_dialects
+@every_dialect
 def test_a_stream_error_without_a_stream_is_an_http_error(dialect: Dialect) -> None:
     start = send(dialect, WHOLE, StreamErrorFault(at="every"))[0]
 
     assert isinstance(start, Start)
     assert start.status == 500
+
+
+@both_ways
+@pytest.mark.parametrize(
+    "fault",
+    [None, StallFault(at="every"), MalformedFault(at="every"), StreamErrorFault(at="every")],
+    ids=lambda fault: getattr(fault, "kind", "none"),
+)
+def test_headers_of_the_dialect_travel_with_every_reply(ask: Ask, fault: Fault | None) -> None:
+    reply = replace(REPLY, request_id="mc0001")
+    moves = reply_moves(Messages(), ask, reply, fault)
+
+    (start,) = (move for move in moves if isinstance(move, Start))
+    assert start.headers["request-id"] == "mc0001"
+
+
+@pytest.mark.parametrize("fault", [None, LengthFault(at="every"), EmptyFault(at="every")])
+def test_a_count_is_a_body_of_its_own(fault: Fault | None) -> None:
+    moves = whole_moves(Messages(), {"input_tokens": 3}, fault, request_id="mc0001")
+
+    assert json.loads(body(moves)) == {"input_tokens": 3}
 
 
 def test_a_length_stop_halves_the_text() -> None:
