@@ -5,11 +5,10 @@ from __future__ import annotations
 import argparse
 
 from sandbox.conformance.plan import Axes, CellSpec, Selection, make_plan
+from sandbox.conformance.profiles import PROFILES
 from sandbox.conformance.scenarios import SCENARIOS
 from sandbox.engine.imagebuild.definition import image_definitions
 from sandbox.harnesses.registry import load_harnesses
-
-PROFILES = ("quick", "full")
 
 
 def add_selection(parser: argparse.ArgumentParser) -> None:
@@ -22,7 +21,11 @@ def add_selection(parser: argparse.ArgumentParser) -> None:
         "--skip", action="append", default=[], metavar="GLOB", help="not such cells"
     )
     parser.add_argument(
-        "--profile", choices=PROFILES, default="quick", help="which scenarios (default: quick)"
+        "--profile",
+        choices=tuple(PROFILES),
+        default="quick",
+        help="; ".join(f"{profile.name}: {profile.text}" for profile in PROFILES.values())
+        + " (default: quick)",
     )
     parser.add_argument(
         "cells", nargs="*", metavar="CELL", help="cell ids or globs, as codex/alpine-*/tool_success"
@@ -47,10 +50,17 @@ def selected(arguments: argparse.Namespace) -> tuple[CellSpec, ...]:
     return make_plan(
         axes,
         Selection(
-            harnesses=tuple(arguments.harness),
+            harnesses=_harnesses(arguments),
             images=tuple(arguments.image),
             scenarios=tuple(arguments.scenario),
             cells=tuple(arguments.cells),
             skip=tuple(arguments.skip),
         ),
     )
+
+
+def _harnesses(arguments: argparse.Namespace) -> tuple[str, ...]:
+    """Return the harness globs: those that were named, else the profile's own."""
+    if arguments.harness or arguments.cells:
+        return tuple(arguments.harness)
+    return PROFILES[arguments.profile].harnesses

@@ -1,0 +1,30 @@
+"""Profiles: how much a run covers when nothing else is said."""
+
+from __future__ import annotations
+
+from sandbox.evidence.records import Record
+
+
+class Profile(Record):
+    """Scenarios say which profiles they are part of; a profile says whose harnesses it runs.
+
+    ``harnesses`` are globs that hold when neither a harness nor a cell is named; a harness that is
+    named runs in any profile.
+    """
+
+    name: str
+    harnesses: tuple[str, ...]
+    text: str
+
+
+PROFILES = {
+    profile.name: profile
+    for profile in (
+        Profile(
+            name="quick",
+            harnesses=("codex", "opencode"),
+            text="two harnesses, minutes",
+        ),
+        Profile(name="full", harnesses=("*",), text="every harness, every scenario but slow ones"),
+    )
+}
