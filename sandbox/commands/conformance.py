@@ -15,6 +15,8 @@ from sandbox.conformance.plan import CellSpec
 from sandbox.conformance.prepare import prepare
 from sandbox.conformance.runner import run_plan
 from sandbox.conformance.world import World
+from sandbox.engine.bridge import NOTICE
+from sandbox.engine.link import choose_isolation
 from sandbox.errors import CacheUnusable, ExitCode, Interrupted, UsageError
 from sandbox.harnesses.registry import load_harnesses
 from sandbox.progress import Progress, progress
@@ -80,6 +82,8 @@ def _run(
     shown: Progress,
 ) -> None:
     with open_engine(arguments, shown) as engine, RuntimeLibrary(progress=shown) as library:
+        if choose_isolation(engine, arguments.isolation) == "bridge":
+            shown.say(NOTICE)
         images = prepare(engine, library, plan, shown)
         world = World(
             engine=engine,

@@ -20,6 +20,7 @@ from sandbox.errors import SandboxError
 from sandbox.evidence.cell import Teardown, VerifierResult, WitnessRecord
 from sandbox.evidence.records import EgressEvent, Exchange, FileChange
 from sandbox.model.server import ModelServer
+from sandbox.progress import PlainProgress
 from sandbox.runtimes.library import Bundle
 
 MODEL = "scripted-model"
@@ -72,7 +73,12 @@ class Task:
     def seed(self) -> Seeded:
         """Start the sandbox and the model; the agent borrows the sandbox."""
         link = self._stack.enter_context(
-            open_link(self._world.engine, self._owner, isolation=self._world.isolation)
+            open_link(
+                self._world.engine,
+                self._owner,
+                isolation=self._world.isolation,
+                progress=PlainProgress(quiet=True),  # the run says it once
+            )
         )
         self.link = link
         self.sandbox = Sandbox(
