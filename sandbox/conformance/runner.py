@@ -45,7 +45,7 @@ def run_plan(
         tool_version=version("sandbox"),
     )
     write_run(world.folder, record)
-    with _interruptible(world.cancel), world.progress.step(f"{len(plan)} cells") as step:
+    with _interruptible(world.cancel), world.progress.step(f"running {len(plan)} cell(s)") as step:
         step.total(len(plan))
         pool = ThreadPoolExecutor(max_workers=jobs, thread_name_prefix="cell")
         try:
