@@ -59,7 +59,7 @@ class SetupFailed(Exception):
         error: why; this is what the caller of seed gets.
     """
 
-    def __init__(self, state: object, error: Exception) -> None:
+    def __init__(self, state: object, error: BaseException) -> None:
         super().__init__(str(error))
         self.state = state
         self.error = error

@@ -98,15 +98,9 @@ class AgentSessions(Generic[StateT]):
             if record.seeded is not None:
                 return self._seeded_before(record, request)
             record.seeded = request
-            try:
-                record.state = self._agent.seed_state(request, record.cancel)
-            except SetupFailed as failure:
-                record.state = cast("StateT", failure.state)
-                record.setup_failed = True
-                raise failure.error from failure.__cause__
-            except BaseException:
-                record.seeded = None
-                raise
+            error = self._set_up(record, request)
+            if error is not None:
+                raise error
             return SeedResponse(agent_session_id=name)
 
     def activate(self, request: ActivateRequest) -> AgentResponse:
@@ -147,6 +141,19 @@ class AgentSessions(Generic[StateT]):
                 record.closed_for = request.episode_id
                 record.expires_at = self._clock() + self._retry_window_s
             return record.answer
+
+    def _set_up(self, record: _Record[StateT], request: SeedRequest) -> BaseException | None:
+        """Run the hook; what failed halfway is kept, and its error is returned."""
+        try:
+            record.state = self._agent.seed_state(request, record.cancel)
+        except SetupFailed as failure:
+            record.state = cast("StateT", failure.state)
+            record.setup_failed = True
+            return failure.error
+        except BaseException:
+            record.seeded = None
+            raise
+        return None
 
     def _seeded_before(self, record: _Record[StateT], request: SeedRequest) -> SeedResponse:
         name = request.agent_session_id

@@ -97,19 +97,28 @@ def outcome_of(
     native: NativeFacts,
     exchanges: ExchangeFacts | None,
     log: str = "",
+    trouble: str | None = None,
 ) -> Outcome:
-    """Apply the table. ``exchanges`` None: nobody watched, the transcript alone tells."""
+    """Apply the table.
+
+    Args:
+        receipt: the supervisor's last word, if there is one.
+        native: what the transcript says.
+        exchanges: what the model server saw; None: nobody watched, the transcript alone tells.
+        log: what the harness wrote; its end goes with an outcome that it may explain.
+        trouble: why there is no receipt.
+    """
     return (
-        _supervised(receipt, log)
+        _supervised(receipt, log, trouble)
         or _worked(native, exchanges, log)
         or _told(receipt, native, length_stop=exchanges is not None and exchanges.length_stop)
     )
 
 
-def _supervised(receipt: CleanupReceipt | None, log: str) -> Outcome | None:
+def _supervised(receipt: CleanupReceipt | None, log: str, trouble: str | None) -> Outcome | None:
     reason = None
     if receipt is None:
-        reason = "supervision error: the supervisor left no receipt"
+        reason = f"supervision error: {trouble or 'the supervisor left no receipt'}"
     elif receipt.error is not None:
         reason = f"supervision error: {receipt.error}"
     elif not receipt.launched:

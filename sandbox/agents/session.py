@@ -163,8 +163,8 @@ class SupervisedAgent(Agent[Session]):
                 grace_s=self._options.grace_s,
             )
             session.supervisor.install()
-        except Exception as error:
-            session.error = str(error)
+        except BaseException as error:  # an interrupt too leaves something to close
+            session.error = str(error) or type(error).__name__
             raise SetupFailed(session, error) from error
         return session
 
@@ -244,6 +244,7 @@ class SupervisedAgent(Agent[Session]):
             native=native_facts(told, missing_proof=snapshot.missing_proof),
             exchanges=self._exchange_facts(state),
             log=snapshot.log,
+            trouble=state.error,
         )
         state.observations = complete(
             told,
@@ -280,9 +281,13 @@ class SupervisedAgent(Agent[Session]):
             state.observations = nothing_observed(self.name, state.error or "it was not activated")
         return state.observations
 
-    def _settle(self, state: Session) -> None:
+    @staticmethod
+    def _settle(state: Session) -> None:
         if state.receipt is None and state.supervisor is not None:
-            state.receipt = state.supervisor.settle()
+            try:
+                state.receipt = state.supervisor.settle()
+            except SupervisionError as error:
+                state.error = error.message
 
     def _release(self, state: Session) -> None:
         """An own sandbox goes; of a borrowed one, only our folder. A gone container has neither."""

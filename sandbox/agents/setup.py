@@ -13,7 +13,7 @@ from pathlib import PurePosixPath
 from typing import cast, get_args
 
 from sandbox.agents.contract import ConflictError, SeedRequest, ToolAccess, UnprocessableError
-from sandbox.agents.look import look_at
+from sandbox.agents.look import Look, look_at
 from sandbox.agents.overlap import choose_root
 from sandbox.agents.ports import Place, Runtimes
 from sandbox.engine.facts import ImageFacts
@@ -99,12 +99,12 @@ class Setup:
         workdir = facts.workdir
         if request.sandbox_access is not None:
             workdir = request.sandbox_access.workdir
-        root = self._root(place, facts, workdir, need_kib=0)
+        look = look_at(place, [workdir, facts.home, *self._roots])
+        self._root(look, need_kib=0)
         self._go_on(request)
         bundle = self._bundle(platform)
         self._go_on(request)
-        need = 2 * bundle.size // 1024  # its tar and what comes out of it
-        root = self._root(place, facts, workdir, need_kib=need) if need else root
+        root = self._root(look, need_kib=2 * bundle.size // 1024)  # its tar and what comes out
         folder = make_folder(place, root, self._made)
         self._go_on(request)
         return Prepared(
@@ -116,11 +116,11 @@ class Setup:
             install=self._install(place, bundle, f"{folder}/runtime"),
         )
 
-    def _root(self, place: Place, facts: ImageFacts, workdir: str, *, need_kib: int) -> str:
-        look = look_at(place, [workdir, facts.home, *self._roots])
-        found, home, *candidates = look.folders
+    @staticmethod
+    def _root(look: Look, *, need_kib: int) -> str:
+        workdir, home, *candidates = look.folders
         root = choose_root(
-            candidates, workdir=found, home=home, mounts=look.mounts, need_kib=need_kib
+            candidates, workdir=workdir, home=home, mounts=look.mounts, need_kib=need_kib
         )
         return str(root.resolved)
 

@@ -30,7 +30,7 @@ ARGUMENTS_LIMIT = 2 * 1024 * 1024 - 64 * 1024  # a quarter of the usual 8 MiB st
 KILL_WAIT_S = 5.0  # as in the script
 MARGIN_S = 15.0  # for a busy machine, before the engine kills the supervisor itself
 
-_REFUSED = 2
+_REFUSED = 64  # before anything was launched
 _STOP = """
 : >"$1/stop" || exit 1
 mkdir "$1/claim" 2>/dev/null && echo prevented || echo requested

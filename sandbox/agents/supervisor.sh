@@ -39,13 +39,13 @@ PATH=${PATH:+$PATH:}/usr/local/bin:/usr/bin:/bin
 IFS=' 	
 '
 
-KILL_WAIT=500   # centiseconds that killed processes get to disappear
-RUNNER_WAIT=500 # centiseconds that the runner gets to come
+KILL_WAIT=500    # centiseconds that killed processes get to disappear
+RUNNER_WAIT=2000 # centiseconds that the runner gets to come
 
 say() { printf 'supervisor: %s\n' "$*" >&2; }
 refuse() {
     say "$*"
-    exit 2
+    exit 64
 }
 
 # --- time, without a fork and without the wall clock ----------------------------------------------
@@ -364,15 +364,20 @@ end_by_force() {
     read_runner || :
     mkdir "$dir/claim" 2>/dev/null || await_launched
     force
+    conclude_forced
+}
+
+conclude_forced() {
     case $reason in
         deadline) conclude_stop true false '' ;;
         stop) conclude_stop false true '' ;;
         lost) conclude_stop false false "the runner was killed or never came: $(cat "$dir/runner.log")" ;;
+        *) conclude_stop false false 'no process could be started (is the process limit reached?)' ;;
     esac
 }
 
 await_launched() { # whoever has the claim launches at once, or never
-    clock && limit=$((now + 200))
+    clock && limit=$((now + 1000))
     until read_child || has_ended || ! runner_lives; do
         clock && [ "$now" -lt "$limit" ] || return 0
         nap 0.01
@@ -389,7 +394,7 @@ fallen() { # could not go on, most likely because the sandbox is full of process
     destroy
     clock && limit=$((now + 50))
     while clock && [ "$now" -lt "$limit" ]; do :; done # until the dead are gone and we can fork
-    conclude_stop false false 'the supervisor could not start a process (is the process limit reached?)'
+    conclude_forced
 }
 
 settle() { # what is dying with the command is no survivor

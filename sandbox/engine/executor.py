@@ -12,7 +12,7 @@ from sandbox.engine.output import BoundedOutput, Stream
 from sandbox.engine.runner import Outcome, Runner
 from sandbox.engine.scan import HELPER_TAG, RunScript
 from sandbox.engine.scripts import sh
-from sandbox.errors import EngineFailure, NotFound, Unsupported
+from sandbox.errors import EngineFailure, NotFound, Unsupported, UsageError
 
 HELPER_DEADLINE_S = 60.0
 TOOL_DEADLINE_S = 900.0
@@ -48,6 +48,8 @@ class Executor:
 
     def exec(self, command: Command, cap_bytes: int) -> ExecResult:
         """Run a task's command; see ``Sandbox.exec``."""
+        if cap_bytes < 0:
+            raise UsageError(f"cannot keep {cap_bytes} bytes of output")
         began = time.monotonic()
         inside = self.inside
         kills = inside.observer.use().oom_kills

@@ -15,7 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import BinaryIO, Literal, Protocol
 
-from sandbox.errors import EngineFailure
+from sandbox.engine.owner import start_ticks
+from sandbox.errors import ContainerGone, EngineFailure
 
 Kind = Literal["file", "folder", "other", "missing"]
 HIDDEN = frozenset(
@@ -80,6 +81,9 @@ class HostLocator:
     """Looks through /proc/PID/root of the container's init, without running anything in it."""
 
     def __init__(self, pid: int, *, proc: Path = Path("/proc")) -> None:
+        self._pid = pid
+        self._proc = proc
+        self._started = start_ticks(pid, proc=proc)
         self._folder = proc / str(pid)
 
     def locate(self, path: str) -> Located:
@@ -87,13 +91,14 @@ class HostLocator:
         try:
             mounts = parse_mountinfo((self._folder / "mountinfo").read_text())
         except OSError as error:
-            raise EngineFailure(f"the sandbox's init is gone: {error}") from error
+            raise ContainerGone(f"the sandbox's init is gone: {error}") from error
         root = self._folder / "root"
         resolved = resolve(root, path)
         kind = _kind(root / resolved[1:])
         existing = PurePosixPath(resolved)
         while _kind(root / str(existing)[1:]) == "missing" and existing.name:
             existing = existing.parent
+        self._expect_same()
         return Located(
             path=resolved,
             kind=kind,
@@ -106,9 +111,16 @@ class HostLocator:
 
         Raises:
             OSError: it is gone, or was swapped for something else meanwhile.
+            ContainerGone: the sandbox has ended.
         """
         with open_beneath(self._folder / "root", path) as file:
+            self._expect_same()
             return file.read(limit)
+
+    def _expect_same(self) -> None:
+        """Refuse what was just seen when the pid has come to mean another process."""
+        if self._started is None or start_ticks(self._pid, proc=self._proc) != self._started:
+            raise ContainerGone(f"the sandbox's init (pid {self._pid}) has ended")
 
 
 @contextmanager
@@ -135,7 +147,7 @@ def resolve(root: Path, path: str) -> str:
     Raises:
         EngineFailure: too many links.
     """
-    todo = [part for part in reversed(PurePosixPath(path).parts) if part != "/"]
+    todo = _steps(path)[::-1]
     done: list[str] = []
     links = 0
     while todo:
@@ -150,11 +162,15 @@ def resolve(root: Path, path: str) -> str:
         links += 1
         if links > MAX_LINKS:
             raise EngineFailure(f"too many symbolic links at {path}")
-        target = PurePosixPath(place.readlink())
-        if target.is_absolute():
+        target = str(place.readlink())
+        if target.startswith("/"):
             done.clear()
-        todo.extend(name for name in reversed(target.parts) if name != "/")
+        todo += _steps(target)[::-1]
     return "/" + "/".join(done)
+
+
+def _steps(path: str) -> list[str]:
+    return [part for part in path.split("/") if part not in {"", "."}]
 
 
 def _kind(place: Path) -> Kind:

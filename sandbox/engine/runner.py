@@ -55,8 +55,10 @@ class Runner:
                 return Outcome(exit_code=None, started=False, timed_out=True)
             with engine_errors(f"run {command}", missing=ContainerGone):
                 return self._run(command, track, until, Demultiplexer(stdout=stdout, stderr=stderr))
-        except EngineFailure:
+        except EngineFailure as error:
             self.expect_container()  # the engine has many words for a container that is gone
+            if isinstance(error, ContainerGone):  # it is there, paused for one
+                raise EngineFailure(error.message) from error
             raise
         finally:
             track.release()

@@ -10,6 +10,7 @@ from pathlib import Path, PurePosixPath
 from typing import IO
 
 CHUNK = 1 << 20
+IN_THE_WAY = (FileExistsError, IsADirectoryError, NotADirectoryError)
 
 
 class IterReader(io.RawIOBase):
@@ -40,24 +41,25 @@ class IterReader(io.RawIOBase):
 def unpack(tar: IO[bytes], into: Path) -> tuple[str, ...]:
     """Unpack a tar stream below the empty folder ``into``; names what was left out.
 
-    Files and folders go through Python's "data" filter. Symbolic links are made last, so that
-    nothing is ever written through one, and only when they stay in the tree. Left out are
-    links that leave it, hard links to what is not there, devices and pipes.
+    Files and folders go through Python's "data" filter. Links are made last, so that nothing is
+    ever written through one, and only when they stay in the tree. Left out are links that leave
+    it, hard links to what is not there, devices, pipes, and names that are in each other's way.
 
     Owners, set-id bits, other people's write bits and the modes of folders are not kept.
     """
     left_out: list[str] = []
     links: list[tarfile.TarInfo] = []
-    with tarfile.open(fileobj=tar, mode="r|", bufsize=CHUNK) as archive:
+    with tarfile.open(fileobj=tar, mode="r|", bufsize=CHUNK, copybufsize=CHUNK) as archive:
         for member in archive:
-            if member.issym():
+            if member.issym() or member.islnk():
                 links.append(member)
                 continue
             try:
                 archive.extract(member, into, filter="data")
-            except (tarfile.FilterError, KeyError):  # KeyError: hard link to what was left out
+            except (tarfile.FilterError, *IN_THE_WAY):
                 left_out.append(member.name)
-    left_out += [link.name for link in links if not _make_link(link, into)]
+    hard_links_first = sorted(links, key=tarfile.TarInfo.issym)  # they need files, no links
+    left_out += [link.name for link in hard_links_first if not _make_link(link, into)]
     return tuple(left_out)
 
 
@@ -75,15 +77,30 @@ def stays_inside(name: str, target: str) -> bool:
 
 
 def _make_link(link: tarfile.TarInfo, into: Path) -> bool:
-    if not stays_inside(link.name, link.linkname):
+    """Make a link if all that it touches is in the tree; False when it is not."""
+    place = _beneath(into, link.name)
+    if place is None or os.path.lexists(place):
         return False
+    if link.issym():
+        if not stays_inside(link.name, link.linkname):
+            return False
+        place.symlink_to(link.linkname)
+        return True
+    source = _beneath(into, link.linkname)
+    if source is None or source.is_symlink() or not source.is_file():
+        return False
+    place.hardlink_to(source)
+    return True
+
+
+def _beneath(into: Path, name: str) -> Path | None:
+    """Give the place of ``name`` if its parents are folders of the tree, reached by no link."""
+    parts = PurePosixPath(name).parts
+    if not parts or name.startswith("/") or ".." in parts:
+        return None
     place = into
-    for part in PurePosixPath(link.name).parts[:-1]:
+    for part in parts[:-1]:
         place /= part
         if place.is_symlink() or not place.is_dir():
-            return False
-    place /= PurePosixPath(link.name).name
-    if os.path.lexists(place):
-        return False
-    place.symlink_to(link.linkname)
-    return True
+            return None
+    return place / parts[-1]

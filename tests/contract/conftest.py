@@ -89,6 +89,13 @@ def user_box(make: Callable[..., Sandbox]) -> Iterator[Sandbox]:
         yield started
 
 
+@pytest.fixture(scope="session")
+def scan_box(make: Callable[..., Sandbox]) -> Iterator[Sandbox]:
+    """Give a shared sandbox of which nothing is seen from the host, as on a remote engine."""
+    with make(tracking="scan") as started:
+        yield started
+
+
 @pytest.fixture(params=["cgroup", "freezer", "scan"])
 def tracked(request: pytest.FixtureRequest, make: Callable[..., Sandbox]) -> Iterator[Sandbox]:
     """Give a fresh sandbox for each way to follow a command's processes."""

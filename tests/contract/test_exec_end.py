@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import _thread
 import threading
 import time
 from collections.abc import Callable
@@ -9,7 +10,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from sandbox.engine import cgroup
 from sandbox.engine.sandbox import Sandbox
+from sandbox.engine.tracker import CgroupTracker
 from sandbox.errors import ContainerGone, UsageError
 from tests.contract.kit import alive, run, said, sh, until
 
@@ -120,6 +123,27 @@ def test_cancel_before_the_launch(box: Sandbox) -> None:
     assert not alive(box, "4800")
 
 
+def test_an_interrupt_ends_the_tree(box: Sandbox) -> None:
+    before = box.processes()
+    threading.Timer(0.4, _thread.interrupt_main).start()
+    with pytest.raises(KeyboardInterrupt):
+        sh(box, "setsid sleep 4850 & sleep 4850")
+    assert until(lambda: box.processes() == before)
+
+
+def test_killing_while_frozen_leaves_nothing_frozen(make: Callable[..., Sandbox]) -> None:
+    with make(tracking="freezer") as own, ThreadPoolExecutor() as threads:
+        running = threads.submit(sh, own, ESCAPES["forks on"], deadline_s=30)
+        assert until(lambda: len(own.processes()) > 3)
+        tracker = own._running.executor.inside.tracker
+        assert isinstance(tracker, CgroupTracker)
+        (place,) = tracker._root.glob("exec-*")
+        cgroup._kill_frozen(place)
+        assert running.result().exit_code == 137
+        assert own.processes() == ()
+        assert run(own, "true").ok
+
+
 def test_cancel_after_the_end_changes_nothing(box: Sandbox) -> None:
     cancel = threading.Event()
     result = run(box, "true", cancel=cancel)
@@ -160,9 +184,9 @@ def test_a_scan_that_cannot_tell_ends_the_sandbox(make: Callable[..., Sandbox]) 
 
 def test_a_scan_tells_tagged_commands_apart(make: Callable[..., Sandbox]) -> None:
     with make(tracking="scan") as own, ThreadPoolExecutor() as threads:
-        other = threads.submit(sh, own, "sleep 2; exit 4")
-        assert until(lambda: alive(own, "2"))
-        ended = sh(own, "setsid sleep 4950 & sleep 4950", deadline_s=0.8)
+        other = threads.submit(sh, own, "sleep 1.5; exit 4")
+        assert until(lambda: alive(own, "1.5"))
+        ended = sh(own, "setsid sleep 4950 & sleep 4950", deadline_s=0.5)
         assert (ended.timed_out, ended.sandbox_killed) == (True, False)
         assert other.result().exit_code == 4
         assert own.processes() == ()

@@ -8,6 +8,7 @@ import sys
 import pytest
 
 from sandbox.engine.sandbox import Sandbox
+from tests.contract.conftest import IMAGES
 from tests.contract.kit import run, sh
 
 pytestmark = pytest.mark.docker
@@ -51,7 +52,7 @@ def test_each_stream_has_its_own_bound(box: Sandbox) -> None:
 
 
 def test_a_large_bound_keeps_everything(box: Sandbox) -> None:
-    size = 20_000_000
+    size = 5_000_000
     result = sh(box, f"head -c {size} /dev/zero; head -c {size} /dev/zero >&2", cap_bytes=size)
     assert result.stdout.data == result.stderr.data == bytes(size)
 
@@ -61,6 +62,7 @@ def test_text_says_how_much_is_missing(box: Sandbox) -> None:
     assert text.stdout.text == "éé\n[... 189 bytes left out ...]\néé"
 
 
+@pytest.mark.parametrize("image", IMAGES[:1], indirect=True)
 def test_a_gibibyte_costs_the_client_little(engine: object, image: str, owner: object) -> None:
     measured = subprocess.run(
         [sys.executable, "-c", MEASURE, image, "kit-memory"],

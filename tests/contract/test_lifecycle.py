@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from sandbox.engine.archive import PutFile
 from sandbox.engine.client import Engine
 from sandbox.engine.limits import Limits, ReadOnlyMount
 from sandbox.engine.owner import Ownership, owner_is_alive
@@ -203,7 +204,7 @@ def test_labels_name_the_living_owner(engine: Engine, box: Sandbox, owner: Owner
 
 @pytest.mark.parametrize("how", ["kill", "remove", "stop"])
 def test_a_container_that_ends_during_exec(
-    engine: Engine, make: Callable[..., Sandbox], how: str
+    engine: Engine, make: Callable[..., Sandbox], how: str, tmp_path: Path
 ) -> None:
     api = engine.sdk.api
     act = {
@@ -215,7 +216,15 @@ def test_a_container_that_ends_during_exec(
         threading.Timer(0.4, act).start()
         with pytest.raises(ContainerGone):
             sh(own, "echo begun; sleep 60")
-        for use in (lambda: run(own, "true"), own.processes, own.facts):
+        for use in (
+            lambda: run(own, "true"),
+            own.processes,
+            own.facts,
+            lambda: own.read("/etc/passwd"),
+            lambda: own.put([PutFile(path="x", data=b"")], "/opt"),
+            lambda: own.put([PutFile(path="x", data=b"")], "/tmp"),
+            lambda: own.get("/etc/passwd", tmp_path / "x"),
+        ):
             with pytest.raises(ContainerGone):
                 use()
 
@@ -226,6 +235,18 @@ def test_a_container_that_ended_before(engine: Engine, make: Callable[..., Sandb
         for use in (lambda: run(own, "true"), own.processes, own.diff, own.facts):
             with pytest.raises(ContainerGone):
                 use()
+
+
+def test_a_paused_container_is_not_gone(engine: Engine, make: Callable[..., Sandbox]) -> None:
+    with make() as own:
+        run(own, "true")
+        engine.sdk.api.pause(own.id)
+        with pytest.raises(EngineFailure, match="paused") as caught:
+            run(own, "true")
+        assert caught.type is EngineFailure
+        engine.sdk.api.unpause(own.id)
+        assert run(own, "true").ok
+        engine.sdk.api.pause(own.id)  # and it can be closed
 
 
 def test_a_command_that_ends_its_own_sandbox(make: Callable[..., Sandbox]) -> None:

@@ -1,4 +1,4 @@
-"""Fakes for the agents room: a sandbox that is a folder of this machine, a harness that is a script."""
+"""Fakes for the agents room: a folder of this machine as sandbox, a script as harness."""
 
 from __future__ import annotations
 
@@ -102,7 +102,12 @@ class FolderPlace:
         self._enter("exec", argv)
         try:
             done = subprocess.run(
-                argv, cwd=cwd, capture_output=True, timeout=deadline_s, stdin=subprocess.DEVNULL
+                argv,
+                cwd=cwd,
+                capture_output=True,
+                check=False,
+                stdin=subprocess.DEVNULL,
+                timeout=deadline_s,
             )
         except subprocess.TimeoutExpired:
             return Ran(None, Text(""), Text(""), timed_out=True)

@@ -163,6 +163,16 @@ def test_what_is_left_running_is_named() -> None:
     assert "sleep 300 (9)" in outcome.reason
 
 
+def test_why_there_is_no_receipt_is_said() -> None:
+    outcome = outcome_of(
+        receipt=None,
+        native=NativeFacts(status=None),
+        exchanges=None,
+        trouble="no receipt in /tmp/x: exit 2",
+    )
+    assert outcome.reason == "supervision error: no receipt in /tmp/x: exit 2"
+
+
 def exchange(**changes: object) -> Exchange:
     facts: dict[str, object] = {
         "exchange_id": "e1",

@@ -1,11 +1,11 @@
-"""The supervised agent, with a folder of this machine as its sandbox and a script as its harness."""
+"""The supervised agent: a folder of this machine as its sandbox, a script as its harness."""
 
 from __future__ import annotations
 
-import subprocess
 import threading
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -374,8 +374,27 @@ def test_a_close_during_the_run_stops_the_harness(desk: Desk) -> None:
     assert response.outcome is not None
     assert response.outcome.kind is OutcomeKind.INFRASTRUCTURE_FAILURE
     assert desk.place.sessions == []
-    alive = subprocess.run(["pgrep", "-fx", "sleep 61"], capture_output=True, check=False)
-    assert alive.stdout == b""
+    assert b"sleep\x0061\x00" not in command_lines()
+
+
+def command_lines() -> set[bytes]:
+    found = set()
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with suppress(OSError):
+            found.add(path.read_bytes())
+    return found
+
+
+def test_an_interrupted_setup_can_still_be_closed(desk: Desk) -> None:
+    def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    desk.runtimes.while_installing = interrupt
+    with pytest.raises(KeyboardInterrupt):
+        desk.seed()
+    assert len(desk.place.sessions) == 1
+    desk.close()
+    assert desk.place.sessions == []
 
 
 def test_an_adapter_that_plans_files_elsewhere_is_stopped(desk: Desk) -> None:

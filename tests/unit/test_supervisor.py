@@ -137,6 +137,13 @@ def test_a_supervisor_that_cannot_start_is_a_supervision_error(place: FolderPlac
     assert caught.value.launched is False
 
 
+def test_a_supervisor_that_refuses_says_why(place: FolderPlace, supervisor: Supervisor) -> None:
+    command = Command(argv=["true"], env={}, cwd="")
+    with pytest.raises(SupervisionError, match="refused: exit 64; .*needs --cwd") as caught:
+        supervisor.run(command, deadline_s=5)
+    assert caught.value.launched is False
+
+
 def breaking(gone_at: str) -> Callable[[str, Sequence[str]], None]:
     def before(verb: str, words: Sequence[str]) -> None:
         if any(gone_at in word for word in words):

@@ -1,0 +1,122 @@
+"""The pump: standard input goes in, output comes out, and something always ends it."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from sandbox.engine.output import Demultiplexer
+from sandbox.engine.pump import Ending, Pump
+from sandbox.engine.stream import HijackedConnection
+
+
+@pytest.fixture
+def ends() -> Iterator[tuple[HijackedConnection, socket.socket]]:
+    near, far = socket.socketpair()
+    near.settimeout(0.0)
+    connection = HijackedConnection(near, None, b"")
+    yield connection, far
+    connection.close()
+    connection.close()
+    far.close()
+
+
+def soon(seconds: float = 5.0) -> float:
+    return time.monotonic() + seconds
+
+
+def pump(connection: HijackedConnection, out: bytearray, stdin: list[bytes] | None = None) -> Pump:
+    return Pump(connection, Demultiplexer(stdout=out.extend, stderr=out.extend), stdin)
+
+
+def frame(data: bytes) -> bytes:
+    return b"\x01\0\0\0" + len(data).to_bytes(4, "big") + data
+
+
+def test_it_ends_with_the_output(ends: tuple[HijackedConnection, socket.socket]) -> None:
+    connection, far = ends
+    far.sendall(frame(b"hello"))
+    far.shutdown(socket.SHUT_WR)
+    out = bytearray()
+    assert pump(connection, out).run(soon()) is Ending.FINISHED
+    assert out == b"hello"
+
+
+def test_bytes_that_came_early_are_not_lost() -> None:
+    near, far = socket.socketpair()
+    near.settimeout(0.0)
+    connection = HijackedConnection(near, None, frame(b"early"))
+    far.sendall(frame(b" late"))
+    far.close()
+    out = bytearray()
+    assert pump(connection, out).run(soon()) is Ending.FINISHED
+    assert out == b"early late"
+    connection.close()
+
+
+def test_large_input_while_output_flows(ends: tuple[HijackedConnection, socket.socket]) -> None:
+    connection, far = ends
+
+    def echo() -> None:
+        while data := far.recv(1 << 16):
+            far.sendall(frame(data))
+        far.shutdown(socket.SHUT_WR)
+
+    thread = threading.Thread(target=echo)
+    thread.start()
+    out, pieces = bytearray(), [bytes([number]) * 100_000 for number in range(50)]
+    assert pump(connection, out, [*pieces, b""]).run(soon(20)) is Ending.FINISHED
+    thread.join()
+    assert out == b"".join(pieces)
+
+
+def test_input_that_nobody_takes_is_dropped(ends: tuple[HijackedConnection, socket.socket]) -> None:
+    connection, far = ends
+    far.close()
+    assert pump(connection, bytearray(), [b"x" * 10_000_000]).run(soon()) is Ending.FINISHED
+
+
+def test_the_deadline_ends_it(ends: tuple[HijackedConnection, socket.socket]) -> None:
+    connection, far = ends
+    far.sendall(frame(b"part"))
+    out = bytearray()
+    assert pump(connection, out).run(soon(0.1)) is Ending.TIMED_OUT
+    assert out == b"part"
+
+
+def test_cancelling_ends_it(ends: tuple[HijackedConnection, socket.socket]) -> None:
+    cancel = threading.Event()
+    threading.Timer(0.1, cancel.set).start()
+    began = time.monotonic()
+    assert pump(ends[0], bytearray()).run(soon(), cancel=cancel) is Ending.CANCELLED
+    assert time.monotonic() - began < 1.0
+
+
+def test_an_ended_command_whose_output_is_held_open(
+    ends: tuple[HijackedConnection, socket.socket],
+) -> None:
+    began = time.monotonic()
+    assert pump(ends[0], bytearray()).run(soon(), ended=lambda: True) is Ending.FINISHED
+    assert time.monotonic() - began < 1.0
+
+
+def test_output_after_the_end_was_seen_still_counts(
+    ends: tuple[HijackedConnection, socket.socket],
+) -> None:
+    connection, far = ends
+    out = bytearray()
+    threading.Timer(0.15, far.sendall, [frame(b"late")]).start()
+    assert pump(connection, out).run(soon(), ended=lambda: True) is Ending.FINISHED
+    assert out == b"late"
+
+
+def test_drain_takes_what_is_left(ends: tuple[HijackedConnection, socket.socket]) -> None:
+    connection, far = ends
+    far.sendall(frame(b"rest"))
+    out = bytearray()
+    pump(connection, out, [b"never sent"]).drain(0.1)
+    assert out == b"rest"
