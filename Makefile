@@ -4,6 +4,8 @@ SHELL := /bin/sh
 VENV := .venv
 BIN := $(VENV)/bin
 SANDBOX := $(BIN)/sandbox
+# Files of tests run side by side, one process a core; a file's tests stay together.
+PYTEST := $(BIN)/python -m pytest -n auto --dist loadfile
 SHELL_FILES = $$(git ls-files '*.sh' .ci/run)
 
 # What to run: make conformance PROFILE=full HARNESSES='codex' IMAGES='alpine-*' SCENARIOS='*' JOBS=2
@@ -33,11 +35,11 @@ conformance: venv ## engine, images, runtimes, the profile's cells, table and re
 .PHONY: test
 test: venv ## the same set-up, then the whole test suite
 	@$(SANDBOX) prepare --ensure-engine
-	@SANDBOX_REQUIRE_ENGINE=1 $(BIN)/python -m pytest $(ARGS)
+	@SANDBOX_REQUIRE_ENGINE=1 $(PYTEST) $(ARGS)
 
 .PHONY: test-unit
 test-unit: venv ## the tests that need no engine (seconds)
-	@$(BIN)/python -m pytest tests/unit tests/broken $(ARGS)
+	@$(PYTEST) tests/unit tests/broken $(ARGS)
 
 .PHONY: check
 check: venv ## ruff, mypy --strict, import-linter, shellcheck (dash and busybox), shfmt

@@ -61,9 +61,9 @@ nap() { # SECONDS; a sleep that knows no fractions sleeps for a second
 
 centiseconds() { # SECONDS: sets $centi
     case $1 in
-        '' | *[!0-9.]* | *.*.* | .* | *. | 0[0-9]*) refuse "not a number of seconds: $1" ;;
-        *.*) centi=${1#*.}00 centi=1${centi%"${centi#??}"} centi=$((${1%.*} * 100 + centi - 100)) ;;
-        *) centi=$(($1 * 100)) ;;
+    '' | *[!0-9.]* | *.*.* | .* | *. | 0[0-9]*) refuse "not a number of seconds: $1" ;;
+    *.*) centi=${1#*.}00 centi=1${centi%"${centi#??}"} centi=$((${1%.*} * 100 + centi - 100)) ;;
+    *) centi=$(($1 * 100)) ;;
     esac
 }
 
@@ -215,12 +215,12 @@ has_ended() { # sets $return_code; a blank note is there from the start, so that
 
 json_string() { # TEXT: control characters become spaces; plain text needs no fork
     case $1 in
-        *[!\ -\~]* | *[\"\\]*)
-            printf '"'
-            printf '%s' "$1" | tr '\001-\037\177' ' ' | sed 's/[\"]/\\&/g'
-            printf '"'
-            ;;
-        *) printf '"%s"' "$1" ;;
+    *[!\ -\~]* | *[\"\\]*)
+        printf '"'
+        printf '%s' "$1" | tr '\001-\037\177' ' ' | sed 's/[\"]/\\&/g'
+        printf '"'
+        ;;
+    *) printf '"%s"' "$1" ;;
     esac
 }
 
@@ -369,10 +369,10 @@ end_by_force() {
 
 conclude_forced() {
     case $reason in
-        deadline) conclude_stop true false '' ;;
-        stop) conclude_stop false true '' ;;
-        lost) conclude_stop false false "the runner was killed or never came: $(cat "$dir/runner.log")" ;;
-        *) conclude_stop false false 'no process could be started (is the process limit reached?)' ;;
+    deadline) conclude_stop true false '' ;;
+    stop) conclude_stop false true '' ;;
+    lost) conclude_stop false false "the runner was killed or never came: $(cat "$dir/runner.log")" ;;
+    *) conclude_stop false false 'no process could be started (is the process limit reached?)' ;;
     esac
 }
 
@@ -424,18 +424,18 @@ main() {
     dir='' cwd='' tag='' deadline='' grace='' exclusive='' mode=supervise
     while [ $# -gt 0 ]; do
         case $1 in
-            --dir) dir=$2 ;;
-            --cwd) cwd=$2 ;;
-            --tag) tag=$2 ;;
-            --deadline) centiseconds "$2" && deadline=$centi ;;
-            --grace) centiseconds "$2" && grace=$centi ;;
-            --exclusive | --recover | --runner)
-                [ "$1" = --exclusive ] && exclusive=yes || mode=${1#--}
-                shift
-                continue
-                ;;
-            --) break ;;
-            *) refuse "unknown option $1" ;;
+        --dir) dir=$2 ;;
+        --cwd) cwd=$2 ;;
+        --tag) tag=$2 ;;
+        --deadline) centiseconds "$2" && deadline=$centi ;;
+        --grace) centiseconds "$2" && grace=$centi ;;
+        --exclusive | --recover | --runner)
+            [ "$1" = --exclusive ] && exclusive=yes || mode=${1#--}
+            shift
+            continue
+            ;;
+        --) break ;;
+        *) refuse "unknown option $1" ;;
         esac
         shift 2
     done
@@ -451,11 +451,11 @@ main() {
     shift || refuse 'needs -- and a command'
     [ -n "$cwd" ] && [ $# -gt 0 ] || refuse 'needs --cwd and a command'
     case $mode in
-        runner) run "$@" ;;
-        *)
-            [ -n "$deadline" ] || refuse 'needs --deadline'
-            supervise "$@"
-            ;;
+    runner) run "$@" ;;
+    *)
+        [ -n "$deadline" ] || refuse 'needs --deadline'
+        supervise "$@"
+        ;;
     esac
 }
 

@@ -61,7 +61,7 @@ class Executor:
             stdout=out.write,
             stderr=err.write,
         )
-        if not outcome.started and not outcome.timed_out:
+        if not outcome.started and outcome.exit_code is not None:
             self._explain(command, out.stream())
         kills_after = None if outcome.sandbox_killed else inside.observer.use().oom_kills
         return ExecResult(

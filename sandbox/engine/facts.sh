@@ -12,122 +12,122 @@ CA_FILES="/etc/ssl/certs/ca-certificates.crt /etc/pki/tls/certs/ca-bundle.crt /e
 /etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem /etc/ssl/cert.pem"
 
 fact() { # NAME VALUE
-	printf '%s=%s\n' "$1" "$2"
+    printf '%s=%s\n' "$1" "$2"
 }
 
 has() { # TOOL
-	command -v "$1" >/dev/null 2>&1
+    command -v "$1" >/dev/null 2>&1
 }
 
 ids() {
-	while read -r name _ value _; do
-		case $name in
-		Uid:) fact uid "$value" && uid=$value ;;
-		Gid:) fact gid "$value" ;;
-		esac
-	done </proc/$$/status
-	if [ -r /etc/passwd ]; then
-		while IFS=: read -r name _ number _ _ home _; do
-			if [ "$number" = "$uid" ]; then
-				fact user "$name"
-				fact passwd_home "$home"
-				break
-			fi
-		done </etc/passwd
-	fi
-	fact home "${HOME-}"
-	fact workdir "$(pwd -P)"
-	fact path "${PATH-}"
+    while read -r name _ value _; do
+        case $name in
+        Uid:) fact uid "$value" && uid=$value ;;
+        Gid:) fact gid "$value" ;;
+        esac
+    done </proc/$$/status
+    if [ -r /etc/passwd ]; then
+        while IFS=: read -r name _ number _ _ home _; do
+            if [ "$number" = "$uid" ]; then
+                fact user "$name"
+                fact passwd_home "$home"
+                break
+            fi
+        done </etc/passwd
+    fi
+    fact home "${HOME-}"
+    fact workdir "$(pwd -P)"
+    fact path "${PATH-}"
 }
 
 shell() {
-	if has readlink; then
-		fact sh_exe "$(readlink /proc/$$/exe)"
-	fi
-	if [ -n "${BASH_VERSION-}" ]; then
-		fact sh_bash "$BASH_VERSION"
-	fi
+    if has readlink; then
+        fact sh_exe "$(readlink /proc/$$/exe)"
+    fi
+    if [ -n "${BASH_VERSION-}" ]; then
+        fact sh_bash "$BASH_VERSION"
+    fi
 }
 
 libc() {
-	while read -r _ _ _ _ _ file; do
-		case $file in
-		*/ld-musl-* | */ld-linux* | */libc.so.6 | */libc-2.*) fact mapped "$file" ;;
-		esac
-	done </proc/$$/maps
-	for loader in /lib/ld-musl-*.so.1 /lib64/ld-linux*.so.* /lib/ld-linux*.so.* /lib/*-linux-gnu*/ld-linux*.so.*; do
-		[ -f "$loader" ] || continue
-		fact loader "$loader"
-		case $loader in
-		*/ld-musl-*) fact musl_says "$("$loader" 2>&1 | tr '\n' ' ')" ;;
-		*) fact glibc_says "$("$loader" --version 2>/dev/null | head -n 1)" ;;
-		esac
-	done
-	if has getconf; then
-		fact getconf "$(getconf GNU_LIBC_VERSION 2>/dev/null)"
-	fi
-	for library in /lib/*-linux-gnu*/libc.so.6 /lib64/libc.so.6 /usr/lib/libc.so.6; do
-		if [ -x "$library" ]; then
-			fact glibc_says "$("$library" 2>/dev/null | head -n 1)"
-			break
-		fi
-	done
+    while read -r _ _ _ _ _ file; do
+        case $file in
+        */ld-musl-* | */ld-linux* | */libc.so.6 | */libc-2.*) fact mapped "$file" ;;
+        esac
+    done </proc/$$/maps
+    for loader in /lib/ld-musl-*.so.1 /lib64/ld-linux*.so.* /lib/ld-linux*.so.* /lib/*-linux-gnu*/ld-linux*.so.*; do
+        [ -f "$loader" ] || continue
+        fact loader "$loader"
+        case $loader in
+        */ld-musl-*) fact musl_says "$("$loader" 2>&1 | tr '\n' ' ')" ;;
+        *) fact glibc_says "$("$loader" --version 2>/dev/null | head -n 1)" ;;
+        esac
+    done
+    if has getconf; then
+        fact getconf "$(getconf GNU_LIBC_VERSION 2>/dev/null)"
+    fi
+    for library in /lib/*-linux-gnu*/libc.so.6 /lib64/libc.so.6 /usr/lib/libc.so.6; do
+        if [ -x "$library" ]; then
+            fact glibc_says "$("$library" 2>/dev/null | head -n 1)"
+            break
+        fi
+    done
 }
 
 system() {
-	if has uname; then
-		fact machine "$(uname -m)"
-	fi
-	if [ -r /etc/os-release ]; then
-		while IFS='=' read -r name value; do
-			case $name in
-			ID | VERSION_ID) fact "os_$name" "$value" ;;
-			esac
-		done </etc/os-release
-	fi
-	for file in $CA_FILES; do
-		if [ -s "$file" ]; then
-			fact ca_file "$file"
-			break
-		fi
-	done
+    if has uname; then
+        fact machine "$(uname -m)"
+    fi
+    if [ -r /etc/os-release ]; then
+        while IFS='=' read -r name value; do
+            case $name in
+            ID | VERSION_ID) fact "os_$name" "$value" ;;
+            esac
+        done </etc/os-release
+    fi
+    for file in $CA_FILES; do
+        if [ -s "$file" ]; then
+            fact ca_file "$file"
+            break
+        fi
+    done
 }
 
 tools() {
-	IFS_BEFORE=$IFS
-	IFS=:
-	# shellcheck disable=SC2086 # split at the colons
-	set -- $PATH
-	IFS=$IFS_BEFORE
-	for tool in $TOOLS; do
-		for folder in "$@"; do
-			if [ -f "${folder:-.}/$tool" ] && [ -x "${folder:-.}/$tool" ]; then
-				fact tool "$tool ${folder:-.}/$tool"
-				break
-			fi
-		done
-	done
+    IFS_BEFORE=$IFS
+    IFS=:
+    # shellcheck disable=SC2086 # split at the colons
+    set -- $PATH
+    IFS=$IFS_BEFORE
+    for tool in $TOOLS; do
+        for folder in "$@"; do
+            if [ -f "${folder:-.}/$tool" ] && [ -x "${folder:-.}/$tool" ]; then
+                fact tool "$tool ${folder:-.}/$tool"
+                break
+            fi
+        done
+    done
 }
 
 places() {
-	for place in $PLACES "${HOME-}" "$(pwd -P)"; do
-		if [ -n "$place" ] && [ -d "$place" ] && [ -w "$place" ]; then
-			fact writable "$place"
-		fi
-	done
-	while read -r _ _ _ _ place options _; do
-		fact mount "$options $place"
-	done </proc/self/mountinfo
+    for place in $PLACES "${HOME-}" "$(pwd -P)"; do
+        if [ -n "$place" ] && [ -d "$place" ] && [ -w "$place" ]; then
+            fact writable "$place"
+        fi
+    done
+    while read -r _ _ _ _ place options _; do
+        fact mount "$options $place"
+    done </proc/self/mountinfo
 }
 
 main() {
-	ids
-	shell
-	libc
-	system
-	tools
-	places
-	fact end 1
+    ids
+    shell
+    libc
+    system
+    tools
+    places
+    fact end 1
 }
 
 main "$@"

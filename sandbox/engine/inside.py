@@ -21,7 +21,11 @@ Tracking = Literal["auto", "cgroup", "freezer", "scan", "sandbox"]
 
 @dataclass(frozen=True, kw_only=True)
 class Inside:
-    """The means to look into one container and to end commands in it."""
+    """The means to look into one container and to end commands in it.
+
+    ``tracker`` is for the task's commands, ``helper_tracker`` for the room's own: they end in
+    time, or the sandbox cannot be used any more.
+    """
 
     observer: Observer
     locator: Locator
@@ -59,14 +63,15 @@ def choose(
                 cure="run as root on the engine's own host, or let tracking be auto",
             )
         return _through_probes(run_script, tracking)
-    tracker = _tracker(cgroups, tracking)
-    observer, locator = HostObserver(cgroups), HostLocator(pid())
-    if tracking == "sandbox":
-        alone = SandboxTracker()
-        return Inside(observer=observer, locator=locator, tracker=alone, helper_tracker=alone)
+    tracker = SandboxTracker() if tracking == "sandbox" else _tracker(cgroups, tracking)
     if tracker is None:
         return _through_probes(run_script, tracking)
-    return Inside(observer=observer, locator=locator, tracker=tracker, helper_tracker=tracker)
+    return Inside(
+        observer=HostObserver(cgroups),
+        locator=HostLocator(pid()),
+        tracker=tracker,
+        helper_tracker=tracker,
+    )
 
 
 def await_keeper(count: Callable[[], int], timeout_s: float = KEEPER_TIMEOUT_S) -> None:

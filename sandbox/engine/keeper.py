@@ -175,6 +175,10 @@ class Keeper(DockerContainer):  # type: ignore[misc]  # follow_imports is skip
                 raise
             self._unanswered = False
 
+    def stop(self, force: bool = True, delete_volume: bool = True) -> None:  # noqa: ARG002, FBT001, FBT002 - the base's
+        """Discard it; the base would close the engine's connection too."""
+        self.discard()
+
     def discard(self) -> None:
         """Kill and remove the container with its volumes; fine when it is gone.
 

@@ -7,81 +7,81 @@
 set -u
 
 user_id() { # PID: sets uid
-	uid=
-	while read -r name _ value _; do
-		if [ "$name" = Uid: ]; then
-			uid=$value
-		fi
-	done 2>/dev/null <"/proc/$1/status"
+    uid=
+    while read -r name _ value _; do
+        if [ "$name" = Uid: ]; then
+            uid=$value
+        fi
+    done 2>/dev/null <"/proc/$1/status"
 }
 
 facts() { # PID: sets state, parent, started; fails when it is gone
-	text=$(tr '\n' ' ' 2>/dev/null <"/proc/$1/stat") || return 1
-	[ -n "$text" ] || return 1
-	# shellcheck disable=SC2086 # the fields are words
-	set -- ${text##*) }
-	state=$1
-	parent=$2
-	shift 19
-	started=$1
+    text=$(tr '\n' ' ' 2>/dev/null <"/proc/$1/stat") || return 1
+    [ -n "$text" ] || return 1
+    # shellcheck disable=SC2086 # the fields are words
+    set -- ${text##*) }
+    state=$1
+    parent=$2
+    shift 19
+    started=$1
 }
 
 whose() { # PID: prints ours, other or unclear
-	if grep -q "SANDBOX_EXEC=$TAG" "/proc/$1/environ" 2>/dev/null; then
-		echo ours
-	elif grep -q "SANDBOX_EXEC=" "/proc/$1/environ" 2>/dev/null; then
-		echo other
-	elif [ "$ALONE" = 1 ]; then
-		echo ours
-	else
-		echo unclear
-	fi
+    if grep -q "SANDBOX_EXEC=$TAG" "/proc/$1/environ" 2>/dev/null; then
+        echo ours
+    elif grep -q "SANDBOX_EXEC=" "/proc/$1/environ" 2>/dev/null; then
+        echo other
+    elif [ "$ALONE" = 1 ]; then
+        echo ours
+    else
+        echo unclear
+    fi
 }
 
 concerns() { # PID: whether it can be the command's at all
-	[ "$1" != 1 ] && [ "$1" != "$$" ] || return 1
-	facts "$1" || return 1
-	[ "$parent" != "$$" ] || return 1
-	case $state in Z | X) return 1 ;; esac
-	case " $KNOWN " in *" $1:$started "*) return 1 ;; esac
-	user_id "$1"
-	# without new privileges a plain user's processes stay that user's
-	[ -n "$uid" ] && { [ "$me" = 0 ] || [ "$uid" = "$me" ]; }
+    [ "$1" != 1 ] && [ "$1" != "$$" ] || return 1
+    facts "$1" || return 1
+    [ "$parent" != "$$" ] || return 1
+    case $state in Z | X) return 1 ;; esac
+    case " $KNOWN " in *" $1:$started "*) return 1 ;; esac
+    user_id "$1"
+    # without new privileges a plain user's processes stay that user's
+    [ -n "$uid" ] && { [ "$me" = 0 ] || [ "$uid" = "$me" ]; }
 }
 
 sweep() { # sets left
-	left=
-	for folder in /proc/[0-9]*; do
-		pid=${folder#/proc/}
-		concerns "$pid" || continue
-		case $(whose "$pid") in
-		ours)
-			kill -9 "$pid" 2>/dev/null
-			left="$left $pid"
-			killed=1
-			;;
-		unclear) left="$left $pid" ;;
-		esac
-	done
+    left=
+    for folder in /proc/[0-9]*; do
+        pid=${folder#/proc/}
+        concerns "$pid" || continue
+        case $(whose "$pid") in
+        ours)
+            kill -9 "$pid" 2>/dev/null
+            left="$left $pid"
+            killed=1
+            ;;
+        unclear) left="$left $pid" ;;
+        esac
+    done
 }
 
 main() {
-	TAG=$1
-	ALONE=$2
-	KNOWN=$3
-	user_id $$
-	me=$uid
-	turn=0
-	while [ "$turn" -lt 40 ]; do
-		killed=0
-		sweep
-		[ "$killed" = 1 ] || break
-		turn=$((turn + 1))
-		[ "$turn" -lt 20 ] || sleep 1
-	done
-	for pid in $left; do
-		printf 'left %s\n' "$pid"
-	done
+    TAG=$1
+    ALONE=$2
+    KNOWN=$3
+    user_id $$
+    me=$uid
+    turn=0
+    while [ "$turn" -lt 40 ]; do
+        killed=0
+        sweep
+        [ "$killed" = 1 ] || break
+        turn=$((turn + 1))
+        [ "$turn" -lt 20 ] || sleep 1
+    done
+    for pid in $left; do
+        printf 'left %s\n' "$pid"
+    done
 }
 
 main "$@"

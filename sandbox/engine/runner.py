@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import time
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from typing import Any
 
 from sandbox.engine.command import Command
-from sandbox.engine.failure import engine_errors
+from sandbox.engine.failure import FOREIGN, engine_errors
 from sandbox.engine.output import Demultiplexer, Sink
 from sandbox.engine.pump import Ending, Pump
 from sandbox.engine.stream import HijackedConnection
 from sandbox.engine.tracker import ExecState, Track, Tracker
-from sandbox.errors import ContainerGone, EngineFailure, Unsupported
+from sandbox.errors import ContainerGone, EngineFailure, SandboxError, Unsupported
 
+LAUNCH_GRACE_S = 10.0  # what is not there yet at the deadline cannot be ended; normal: 0.05
+ABANDON_S = 1.0
 DRAIN_S = 3.0
 KILLED = 137
 SECOND_LOOKS_S = (0.0, 0.05, 0.1)
@@ -49,6 +52,8 @@ class Runner:
             ContainerGone: the container is not running, or ended while the command ran.
             EngineFailure: the engine failed or went away; what runs is ended if it can be.
         """
+        if command.cancel is not None and command.cancel.is_set():
+            return Outcome(exit_code=None, started=False, cancelled=True)
         track = tracker.track(command.user)
         try:
             if not track.prepare(until):
@@ -65,23 +70,25 @@ class Runner:
 
     def _run(self, command: Command, track: Track, until: float, output: Demultiplexer) -> Outcome:
         exec_id = self._create(command, track)
-        connection = HijackedConnection.start(self._api, exec_id)
-        pump = Pump(connection, output, command.stdin)
+
+        def ask() -> ExecState:
+            return self._state(exec_id)
+
         try:
-            track.claim(lambda: self._state(exec_id), until)
-            ending = pump.run(
-                until, cancel=command.cancel, ended=lambda: not self._state(exec_id).running
-            )
-            if ending is Ending.FINISHED:
-                ending, state = self._wait(exec_id, command, until)
-            if ending is Ending.FINISHED:
-                return self._finished(state)
-            return self._end(track, pump, ending)
+            with closing(HijackedConnection.start(self._api, exec_id)) as connection:
+                track.claim(ask, until + LAUNCH_GRACE_S)
+                pump = Pump(connection, output, command.stdin)
+                ending = pump.run(until, cancel=command.cancel, ended=lambda: not ask().running)
+                if ending is Ending.FINISHED:
+                    ending, state = self._wait(exec_id, command, until)
+                if ending is Ending.FINISHED:
+                    return self._finished(state)
+                return self._end(track, pump, ending)
         except BaseException:
-            track.kill()
+            with suppress(SandboxError, *FOREIGN):  # what is under way matters more
+                track.claim(ask, time.monotonic() + ABANDON_S)
+                self._end_tree(track)
             raise
-        finally:
-            connection.close()
 
     def _create(self, command: Command, track: Track) -> str:
         environment = {**command.env, **track.env}
@@ -128,17 +135,22 @@ class Runner:
         return Outcome(exit_code=state.exit_code, started=not refused)
 
     def _end(self, track: Track, pump: Pump, ending: Ending) -> Outcome:
-        """End the process tree, the whole container if need be, and take the last output."""
-        tree_is_gone = track.kill()
-        if not tree_is_gone:
-            self._api.kill(self._container)
+        """End the process tree and take the last output."""
+        alone = self._end_tree(track)
         pump.drain(DRAIN_S)
         return Outcome(
             exit_code=None,
             timed_out=ending is Ending.TIMED_OUT,
             cancelled=ending is Ending.CANCELLED,
-            sandbox_killed=not tree_is_gone,
+            sandbox_killed=not alone,
         )
+
+    def _end_tree(self, track: Track) -> bool:
+        """End the process tree; False when the whole container had to end with it."""
+        if track.kill():
+            return True
+        self._api.kill(self._container)
+        return False
 
     def expect_container_stays(self) -> None:
         """Raise ContainerGone unless the container is running, and not about to end.

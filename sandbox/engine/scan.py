@@ -80,9 +80,9 @@ class ScanTrack:
         self._known = " ".join(process.identity for process in known)
         return time.monotonic() < until
 
-    def claim(self, ask: Callable[[], ExecState], until: float) -> None:
+    def claim(self, ask: Callable[[], ExecState], give_up: float) -> None:
         """Wait for the launch: the tag comes with it."""
-        await_launch(ask, until)
+        await_launch(ask, give_up)
 
     def kill(self) -> bool:
         """Kill what is the command's; False when something is left or unclear."""

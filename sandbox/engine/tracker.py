@@ -14,7 +14,6 @@ from sandbox.engine import cgroup
 from sandbox.engine.owner import start_ticks
 from sandbox.errors import ContainerGone, EngineFailure
 
-LAUNCH_GRACE_S = 10.0
 POLL_S = 0.002
 ASK_EVERY = 8
 
@@ -34,22 +33,22 @@ class ExecState:
 
 
 def await_launch(
-    ask: Callable[[], ExecState], until: float, *, arrived: Callable[[], bool] = lambda: False
+    ask: Callable[[], ExecState], give_up: float, *, arrived: Callable[[], bool] = lambda: False
 ) -> None:
     """Wait until the engine has launched a command, or will not launch it.
 
-    A launch under way at the deadline is waited for, since what is not there yet cannot be
-    ended: about 50 ms, and at most ``LAUNCH_GRACE_S``.
-
     Args:
         ask: the engine's answer about the command.
-        until: the command's deadline, monotonic.
+        give_up: when to wait no longer, monotonic.
         arrived: a cheap sign, looked at more often, that it is time to ask.
+
+    Raises:
+        EngineFailure: nothing was decided by then.
     """
     for turn in itertools.count(1):
         if (arrived() or turn % ASK_EVERY == 0) and ask().decided:
             return
-        if time.monotonic() > until + LAUNCH_GRACE_S:
+        if time.monotonic() > give_up:
             raise EngineFailure("the engine neither starts a command nor says why")
         time.sleep(POLL_S)
 
@@ -62,8 +61,12 @@ class Track(Protocol):
     def prepare(self, until: float) -> bool:
         """Get ready for the launch; False when monotonic time ``until`` passes before."""
 
-    def claim(self, ask: Callable[[], ExecState], until: float) -> None:
-        """Follow the launch that was just asked for until it is decided."""
+    def claim(self, ask: Callable[[], ExecState], give_up: float) -> None:
+        """Follow the launch that was just asked for until it is decided.
+
+        Raises:
+            EngineFailure: it is not by monotonic time ``give_up``.
+        """
 
     def kill(self) -> bool:
         """End the command's whole process tree; False when that cannot be made sure."""
@@ -146,9 +149,9 @@ class CgroupTrack:
         self._seen = self._loose()
         return True
 
-    def claim(self, ask: Callable[[], ExecState], until: float) -> None:
+    def claim(self, ask: Callable[[], ExecState], give_up: float) -> None:
         """Move what the launch brings into the group, until the engine has launched it."""
-        await_launch(ask, until, arrived=lambda: self._move_new() > 0)
+        await_launch(ask, give_up, arrived=lambda: self._move_new() > 0)
         while self._move_new():
             pass
         self._let_launch()
@@ -193,7 +196,7 @@ class SandboxTrack:
         """Need nothing."""
         return time.monotonic() < until
 
-    def claim(self, ask: Callable[[], ExecState], until: float) -> None:
+    def claim(self, ask: Callable[[], ExecState], give_up: float) -> None:
         """Follow nothing."""
 
     def kill(self) -> bool:

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from pathlib import Path, PurePosixPath
 from typing import IO
 
-CHUNK = 1 << 20
+BUFFER = 1 << 18  # tarfile copies the rest of its buffer at each read: larger ones are slower
 IN_THE_WAY = (FileExistsError, IsADirectoryError, NotADirectoryError)
 
 
@@ -49,7 +49,7 @@ def unpack(tar: IO[bytes], into: Path) -> tuple[str, ...]:
     """
     left_out: list[str] = []
     links: list[tarfile.TarInfo] = []
-    with tarfile.open(fileobj=tar, mode="r|", bufsize=CHUNK, copybufsize=CHUNK) as archive:
+    with tarfile.open(fileobj=tar, mode="r|", bufsize=BUFFER) as archive:
         for member in archive:
             if member.issym() or member.islnk():
                 links.append(member)

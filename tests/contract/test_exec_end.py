@@ -118,8 +118,8 @@ def test_cancel_before_the_launch(box: Sandbox) -> None:
     cancel = threading.Event()
     cancel.set()
     result = sh(box, "sleep 4800", cancel=cancel)
-    assert result.cancelled
-    assert result.duration_s < 2.0
+    assert (result.cancelled, result.exit_code) == (True, None)
+    assert result.duration_s < 0.1
     assert not alive(box, "4800")
 
 

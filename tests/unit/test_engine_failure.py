@@ -162,13 +162,13 @@ def test_a_launch_is_followed_until_it_is_decided() -> None:
         running, code, pid = next(states)
         return ExecState(running=running, exit_code=code, pid=pid)
 
-    await_launch(ask, until=0.0 + 1e9, arrived=lambda: True)
+    await_launch(ask, give_up=1e9, arrived=lambda: True)
     assert next(states, None) is None
     refused = ExecState(running=False, exit_code=126, pid=0)
-    await_launch(lambda: refused, until=1e9, arrived=lambda: True)
+    await_launch(lambda: refused, give_up=1e9, arrived=lambda: True)
     waiting = ExecState(running=False, exit_code=None, pid=0)
     with pytest.raises(EngineFailure, match="neither starts"):
-        await_launch(lambda: waiting, until=-1e9)
+        await_launch(lambda: waiting, give_up=-1e9)
 
 
 def test_the_keeper_is_waited_for() -> None:

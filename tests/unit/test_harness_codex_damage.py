@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from sandbox.evidence.records import (
@@ -61,7 +61,6 @@ def of(kind: str) -> Callable[[Json], bool]:
 ORIGINAL = parse(WHOLE)
 
 
-@settings(deadline=None, max_examples=50)
 @given(end=st.integers(min_value=0, max_value=len(WHOLE)))
 def test_cut_at_any_byte_it_tells_what_came_before_and_no_end(end: int) -> None:
     told = parse(WHOLE[:end])
@@ -76,13 +75,11 @@ def test_cut_at_any_byte_it_tells_what_came_before_and_no_end(end: int) -> None:
     assert root(told).model_calls == root(ORIGINAL).model_calls[: len(root(told).model_calls)]
 
 
-@settings(deadline=None, max_examples=50)
 @given(lines=st.permutations(LINES))
 def test_the_order_of_the_lines_does_not_matter(lines: list[bytes]) -> None:
     assert parse(b"".join(lines)) == ORIGINAL
 
 
-@settings(deadline=None, max_examples=50)
 @given(repeated=st.lists(st.sampled_from(LINES), min_size=1, max_size=5), data=st.data())
 def test_a_repeated_line_changes_nothing_and_is_a_gap(
     repeated: list[bytes], data: st.DataObject
@@ -93,7 +90,6 @@ def test_a_repeated_line_changes_nothing_and_is_a_gap(
     assert len(told.gaps) == len(repeated)
 
 
-@settings(deadline=None, max_examples=50)
 @given(lost=st.sets(st.integers(min_value=0, max_value=len(LINES) - 1)))
 def test_lost_lines_never_invent_a_fact(lost: set[int]) -> None:
     told = parse(b"".join(line for n, line in enumerate(LINES) if n not in lost))
@@ -108,7 +104,6 @@ def test_lost_lines_never_invent_a_fact(lost: set[int]) -> None:
     assert answered <= asked
 
 
-@settings(deadline=None, max_examples=50)
 @given(noise=st.binary(max_size=80), at=st.integers(min_value=0, max_value=len(LINES)))
 def test_noise_between_lines_is_a_gap(noise: bytes, at: int) -> None:
     line = noise.replace(b"\n", b" ") + b"\n"
@@ -124,7 +119,6 @@ JSON = st.recursive(
 )
 
 
-@settings(deadline=None, max_examples=50)
 @given(number=st.integers(min_value=0, max_value=len(LINES) - 1), data=st.data())
 def test_any_value_in_any_place_is_survived(number: int, data: st.DataObject) -> None:
     record = json.loads(LINES[number])

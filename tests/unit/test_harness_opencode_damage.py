@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from sandbox.evidence.records import AgentInvocation, InvocationStatus, Observations
@@ -45,7 +45,6 @@ def edited(change: Callable[[sqlite3.Connection], object], folder: Path) -> Obse
     return OPENCODE.parse(folder, NativeContext())
 
 
-@settings(deadline=None, max_examples=40)
 @given(data=st.data())
 def test_cut_at_any_byte_it_is_survived(files: dict[str, bytes], data: st.DataObject) -> None:
     name = data.draw(st.sampled_from(["opencode.db", "opencode.db-wal"]))
@@ -59,7 +58,6 @@ def test_cut_at_any_byte_it_is_survived(files: dict[str, bytes], data: st.DataOb
     assert roots(told) or "agent_transcript_unavailable" in {gap.code for gap in told.gaps}
 
 
-@settings(deadline=None, max_examples=40)
 @given(data=st.data())
 def test_wrong_bytes_are_survived(files: dict[str, bytes], data: st.DataObject) -> None:
     name = data.draw(st.sampled_from(sorted(files)))
@@ -77,7 +75,6 @@ JSON = st.recursive(
 )
 
 
-@settings(deadline=None, max_examples=30)
 @given(table=st.sampled_from(["message", "part"]), row=st.integers(0, 5), data=st.data())
 def test_any_value_in_any_place_is_survived(table: str, row: int, data: st.DataObject) -> None:
     def change(db: sqlite3.Connection) -> None:

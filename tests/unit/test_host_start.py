@@ -244,7 +244,11 @@ def test_pid_files(tmp_path: Path, sleeper: Callable[[str], int]) -> None:
     assert not pidfile.exists()
 
 
-@pytest.mark.parametrize("content", ["", "x", "0", str(2**22 + 5), str(os.getpid())])
+@pytest.mark.parametrize(
+    "content",
+    ["", "x", "0", str(2**22 + 5), str(os.getpid())],
+    ids=["empty", "no number", "zero", "no process", "another program"],
+)
 def test_stale_pid_files_go(tmp_path: Path, content: str) -> None:
     pidfile = tmp_path / "pid"
     pidfile.write_text(content)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from sandbox.engine.imagebuild.archive import write_archive, write_layer
@@ -117,7 +117,6 @@ def described(entries: tuple[Entry, ...]) -> list[tuple[object, ...]]:
 
 
 @given(trees(), st.randoms())
-@settings(deadline=None, max_examples=40)
 def test_the_order_of_the_input_changes_nothing(tree: list[Entry], random: object) -> None:
     first = layer(made(*tree))
     random.shuffle(tree)  # type: ignore[attr-defined]
@@ -125,7 +124,6 @@ def test_the_order_of_the_input_changes_nothing(tree: list[Entry], random: objec
 
 
 @given(trees())
-@settings(deadline=None, max_examples=40)
 def test_a_layer_holds_what_went_in(
     tmp_path_factory: pytest.TempPathFactory, tree: list[Entry]
 ) -> None:
@@ -138,7 +136,6 @@ def test_a_layer_holds_what_went_in(
 
 
 @given(trees())
-@settings(deadline=None, max_examples=40)
 def test_every_folder_comes_before_its_content(tree: list[Entry]) -> None:
     seen = {""}
     for item in made(*tree):

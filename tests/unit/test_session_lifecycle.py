@@ -221,7 +221,7 @@ class Lifecycle(RuleBasedStateMachine):
 
 
 TestLifecycle = Lifecycle.TestCase
-TestLifecycle.settings = settings(max_examples=150, stateful_step_count=30, deadline=None)
+TestLifecycle.settings = settings(max_examples=30, stateful_step_count=25, deadline=None)
 
 
 # --- threads ----------------------------------------------------------------------------------
