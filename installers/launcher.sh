@@ -1,7 +1,7 @@
 #!/bin/sh
-# Starts a program with the C++ libraries of its own bundle, from wherever the bundle was installed.
-# The loader's option does what LD_LIBRARY_PATH would, without leaking into the program's children.
-# The words between @ signs are filled in when the bundle is assembled.
+# Starts a program of its own bundle, from wherever the bundle was installed. It sets no variable:
+# that would leak into the program's children (LD_LIBRARY_PATH, for one; a loader takes an option).
+# The command at the end is filled in when the bundle is assembled.
 set -eu
 
 # Prints the path of this script with every symlink on the way to it followed (readlink is not
@@ -25,8 +25,9 @@ itself() {
 
 main() {
     path=$(itself "$0")
+    # shellcheck disable=SC2034 # the command names it
     root=$(CDPATH='' cd -- "${path%/*}/.." && pwd -P)
-    exec '@loader@' --library-path "$root/@libraries@" "$root/@program@" "$@"
+    exec @command@ "$@"
 }
 
 main "$@"

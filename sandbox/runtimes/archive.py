@@ -1,13 +1,14 @@
-"""Members of npm tarballs and wheels, read as a stream, with names that cannot leave their root.
+"""Members of npm tarballs, wheels and Debian packages, with names that cannot leave their root.
 
-Refused: absolute names, "..", empty and control-character parts, links that point outside, files
-below a link, hard links, devices, and one name twice. Reading starts only after the archive's hash
-was found right; this is the second wall.
+They are read as a stream. Refused: absolute names, "..", empty and control-character parts, links
+that point outside, files below a link, hard links, devices, and one name twice. Reading starts only
+after the archive's hash was found right; this is the second wall.
 """
 
 from __future__ import annotations
 
 import gzip
+import lzma
 import posixpath
 import stat
 import tarfile
@@ -20,6 +21,7 @@ from pathlib import Path
 from typing import IO
 
 from sandbox.errors import IntegrityError
+from sandbox.runtimes.deb import NotDebianError, data_tar, is_deb
 
 
 @dataclass(frozen=True)
@@ -76,7 +78,7 @@ class Names:
 
 @contextmanager
 def members(path: Path, *, what: str) -> Iterator[Iterator[Member]]:
-    """Give the members of a .tgz or a wheel in archive order.
+    """Give the members of a .tgz, a wheel or a .deb in archive order.
 
     Raises:
         IntegrityError: it is no such archive, or a member is refused; names both.
@@ -85,10 +87,13 @@ def members(path: Path, *, what: str) -> Iterator[Iterator[Member]]:
         if zipfile.is_zipfile(path):
             with zipfile.ZipFile(path) as wheel:
                 yield _zip_members(wheel)
+        elif is_deb(path):
+            with data_tar(path) as plain, tarfile.open(fileobj=plain, mode="r|") as tarball:
+                yield _tar_members(tarball, plain)
         else:
             # not tarfile's own "r|gz": that one takes a cut or damaged gzip stream for its end
-            with gzip.open(path) as plain, tarfile.open(fileobj=plain, mode="r|") as tarball:
-                yield _tar_members(tarball, plain)
+            with gzip.open(path) as packed, tarfile.open(fileobj=packed, mode="r|") as tarball:
+                yield _tar_members(tarball, packed)
     except _DAMAGE as error:
         raise IntegrityError(
             f"{what}: the archive cannot be used: {error}",
@@ -106,11 +111,13 @@ _DAMAGE = (
     zipfile.BadZipFile,
     gzip.BadGzipFile,
     zlib.error,
+    lzma.LZMAError,
+    NotDebianError,
     EOFError,
 )
 
 
-def _tar_members(tarball: tarfile.TarFile, plain: gzip.GzipFile) -> Iterator[Member]:
+def _tar_members(tarball: tarfile.TarFile, plain: IO[bytes] | gzip.GzipFile) -> Iterator[Member]:
     names = Names()
     for info in tarball:
         if info.isdir():
@@ -123,7 +130,7 @@ def _tar_members(tarball: tarfile.TarFile, plain: gzip.GzipFile) -> Iterator[Mem
             yield Member(name, executable, data=tarball.extractfile(info))
         else:
             raise _BadMemberError(f"{name!r} is neither file, folder nor symlink")
-    while plain.read(1 << 20):  # to the end, where gzip checks its sum
+    while plain.read(1 << 20):  # to the end, where the packer's sum is checked
         pass
 
 

@@ -11,6 +11,7 @@ import hashlib
 import io
 import json
 import posixpath
+import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,16 +21,12 @@ from sandbox.errors import IntegrityError, UsageError
 from sandbox.progress import Step
 from sandbox.runtimes import ustar
 from sandbox.runtimes.archive import Member, Names, members, safe_target
+from sandbox.runtimes.artifacts import ArtifactPin
+from sandbox.runtimes.entries import ExecEntry, LinkEntry, launcher
+from sandbox.runtimes.integrity import hash_file
 from sandbox.runtimes.lock import LockedArtifact
-from sandbox.runtimes.pins import (
-    INSTALLERS,
-    ArtifactPin,
-    Content,
-    HarnessPin,
-    LinkEntry,
-    Runtime,
-    is_below,
-)
+from sandbox.runtimes.pins import INSTALLERS, Content, HarnessPin, Runtime, is_below
+from sandbox.runtimes.runpath import set_runpath
 
 _SCHEMA = 1
 _CHUNK = 1 << 20
@@ -121,8 +118,7 @@ class _Tree:
             for member in found:
                 name = _destination(member.name, content)
                 if name is not None:
-                    forced = name.removeprefix(content.put) in content.executable
-                    self._put(name, member, executable=member.executable or forced, step=step)
+                    self._put(name, member, content, step)
         if len(self._entries) == before:
             raise ValueError(f"{what} holds nothing below {content.take!r}")
         for link, target in content.links.items():
@@ -134,13 +130,13 @@ class _Tree:
         program = self._entries.get(entry.program)
         if program is None or not program.executable:
             raise ValueError(f"the entry's program {entry.program!r} is no executable file")
+        if isinstance(entry, ExecEntry) and entry.script and entry.script not in self._entries:
+            raise ValueError(f"the entry's script {entry.script!r} is not in the bundle")
         if isinstance(entry, LinkEntry):
             self._add(f"bin/{harness}", _Staged(target=f"../{entry.program}"))
         else:
-            text = (INSTALLERS / "launcher.sh").read_text("utf-8")
-            for word in ("loader", "libraries", "program"):
-                text = text.replace(f"@{word}@", getattr(entry, word))
-            self.add_data(f"bin/{harness}", text.encode(), executable=True)
+            text = launcher(entry, INSTALLERS / "launcher.sh")
+            self.add_data(f"bin/{harness}", text, executable=True)
         for name, staged in self._entries.items():
             self._check_link(name, staged.target)
 
@@ -166,10 +162,11 @@ class _Tree:
             ustar.write_end(sink)
         return Assembled(sink.size, sink.digest.hexdigest())
 
-    def _put(self, name: str, member: Member, *, executable: bool, step: Step) -> None:
+    def _put(self, name: str, member: Member, content: Content, step: Step) -> None:
         if member.data is None:
             self._add(name, _Staged(target=member.target))
             return
+        below = name.removeprefix(content.put) or posixpath.basename(name)
         path = self._stage / str(len(self._entries))
         digest, size = hashlib.sha256(), 0
         with path.open("wb") as out:
@@ -178,7 +175,11 @@ class _Tree:
                 digest.update(block)
                 size += len(block)
                 step.advance(len(block))
-        self._add(name, _Staged(executable, size, digest.hexdigest(), path))
+        sha256 = digest.hexdigest()
+        if below in content.runpath:
+            sha256 = _with_runpath(path, content.runpath[below], below)
+        executable = member.executable or below in content.executable
+        self._add(name, _Staged(executable, size, sha256, path))
 
     def _add(self, name: str, staged: _Staged) -> None:
         self._names.add(name)
@@ -213,6 +214,16 @@ def _write_entry(sink: _Hashing, name: str, staged: _Staged) -> None:
         ustar.write_file(sink, name, data, staged.size, executable=staged.executable)
 
 
+def _with_runpath(path: Path, runpath: str, name: str) -> str:
+    """Write a search path into a staged program and return its new sha256."""
+    with path.open("r+b") as program:
+        try:
+            set_runpath(program, runpath)
+        except (ValueError, struct.error) as error:
+            raise ValueError(f"{name} cannot be given a runpath: {error}") from error
+    return hash_file(path, "sha256")
+
+
 def _destination(name: str, content: Content) -> str | None:
     """Return where an archive member goes, or None when it is not wanted."""
     if not is_below(name, content.take):
@@ -242,7 +253,8 @@ def _manifest(
         "version_argv": list(pin.version_argv),
         "version_output": runtime.version_output or pin.version_output,
         "artifacts": [
-            item.locked.model_dump(mode="json", exclude_none=True) | {"licence": item.pin.licence}
+            item.locked.model_dump(mode="json", exclude_none=True)
+            | item.pin.model_dump(include={"licence", "redistributable"}, exclude_defaults=True)
             for item in used
         ],
         "files": files,

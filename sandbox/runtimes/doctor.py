@@ -7,8 +7,8 @@ from typing import Literal
 
 from sandbox.errors import SandboxError
 from sandbox.evidence.records import Record
+from sandbox.runtimes.artifacts import NpmPin, PipPin
 from sandbox.runtimes.library import RuntimeLibrary
-from sandbox.runtimes.pins import NpmPin, PipPin
 
 
 class RegistryFinding(Record):

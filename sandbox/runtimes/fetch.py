@@ -13,9 +13,9 @@ from typing import Protocol
 from sandbox.cache import locked, writable
 from sandbox.errors import IntegrityError
 from sandbox.progress import Progress, Step
+from sandbox.runtimes.artifacts import ArtifactPin, tag_of
 from sandbox.runtimes.integrity import Integrity, hash_file, verify_file
 from sandbox.runtimes.lock import LockedArtifact
-from sandbox.runtimes.pins import NpmPin, PipPin
 from sandbox.runtimes.store import Store
 
 
@@ -34,7 +34,7 @@ class Source(Protocol):
 
     def bring(
         self,
-        pin: NpmPin | PipPin | LockedArtifact,
+        pin: ArtifactPin | LockedArtifact,
         folder: Path,
         *,
         integrity: Integrity | None,
@@ -55,7 +55,7 @@ class Fetcher:
 
     Attributes:
         store: where artifacts go.
-        sources: client name (``npm``, ``pip``) to what makes its source; made when first needed.
+        sources: client name (``npm`` ...) to what makes its source, when first needed.
     """
 
     store: Store
@@ -79,9 +79,9 @@ class Fetcher:
                     self._fetch(artifact, integrity, path, step)
         return path
 
-    def resolve(self, pin: NpmPin | PipPin, progress: Progress) -> LockedArtifact:
+    def resolve(self, pin: ArtifactPin, progress: Progress) -> LockedArtifact:
         """Fetch a pin that has no lock entry yet and return that entry; for `lock` only."""
-        tag = pin.tag if isinstance(pin, PipPin) else None
+        tag = tag_of(pin)
         label = f"{pin.name} {pin.version}" + (f" ({tag})" if tag else "")
         scratch = self.store.root / "artifacts" / f".resolve-{uuid.uuid4().hex}"
         try:
@@ -134,7 +134,7 @@ class Fetcher:
 
     def _bring(
         self,
-        pin: NpmPin | PipPin | LockedArtifact,
+        pin: ArtifactPin | LockedArtifact,
         folder: Path,
         integrity: Integrity | None,
         size: int | None,

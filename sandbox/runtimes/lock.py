@@ -15,12 +15,13 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from sandbox.errors import PrerequisiteMissing, UsageError
 from sandbox.runtimes.integrity import IntegrityText
-from sandbox.runtimes.pins import Name, Pins, Platform, Word, default_pins_path, explain
+from sandbox.runtimes.pins import Pins, default_pins_path, explain
+from sandbox.runtimes.words import DebianVersion, Name, Platform, Word
 
 _CURE = "run `sandbox runtimes lock` and review what it changed"
 
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
-FileName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._+-]*$")]
+FileName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._+~-]*$")]
 Size = Annotated[int, Field(gt=0)]
 
 
@@ -29,11 +30,11 @@ class _Locked(BaseModel):
 
 
 class LockedArtifact(_Locked):
-    """One downloaded file: size in bytes, npm's sha512 SRI or pip's sha256."""
+    """One downloaded file: size in bytes, npm's sha512 SRI or a sha256."""
 
-    client: Literal["npm", "pip"]
+    client: Literal["npm", "pip", "apt"]
     name: str
-    version: Word
+    version: Word | DebianVersion
     tag: Word | None = None
     file: FileName
     size: Size

@@ -16,69 +16,24 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path, PurePosixPath
 from typing import Annotated, Literal, Self
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import Field, ValidationError, model_validator
 
 from sandbox.errors import PrerequisiteMissing, Unsupported, UsageError
+from sandbox.runtimes.artifacts import ArtifactPin
+from sandbox.runtimes.entries import Entry
+from sandbox.runtimes.words import File, Inside, Line, Name, Platform, Runpath, Said, Word
 
 INSTALLERS = Path(__file__).resolve().parents[2] / "installers"
 
-Platform = Literal["linux-x64-gnu", "linux-x64-musl", "linux-arm64-gnu", "linux-arm64-musl"]
 
-
-def _inside(path: str) -> str:
-    parts = path.removesuffix("/").split("/")
-    if not path or path.startswith("/") or any(part in {"", ".", ".."} for part in parts):
-        raise ValueError("must be a relative path without '.' or '..'")
-    return path
-
-
-def _file(path: str) -> str:
-    if path.endswith("/"):
-        raise ValueError("must name a file, not a folder")
-    return _inside(path)
-
-
-# These words travel through a POSIX shell into JSON: what would need escaping is not allowed.
-Word = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._+-]*$")]
-Line = Annotated[str, Field(pattern=r'^[^"\\\x00-\x1f\x7f]+$')]
-Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]*$")]
-PackageName = Annotated[str, Field(pattern=r"^(@[a-z0-9._-]+/)?[A-Za-z0-9][A-Za-z0-9._-]*$")]
-Inside = Annotated[str, AfterValidator(_inside)]
-File = Annotated[str, AfterValidator(_file)]
-
-
-class _Pin(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class NpmPin(_Pin):
-    """One npm tarball."""
-
-    client: Literal["npm"]
-    name: PackageName
-    version: Word
-    licence: Line
-
-
-class PipPin(_Pin):
-    """One wheel; ``tag`` is the platform tag to ask for (``musllinux_1_2_x86_64``, ``any``)."""
-
-    client: Literal["pip"]
-    name: PackageName
-    version: Word
-    tag: Word
-    licence: Line
-
-
-ArtifactPin = Annotated[NpmPin | PipPin, Field(discriminator="client")]
-
-
-class Content(_Pin):
+class Content(Said):
     """Which members of an artifact go where in the bundle.
 
     ``take`` is a file, or a folder when it ends in "/"; ``put`` is of the same kind. ``leave``
-    (below ``take``) wins over ``take``. ``executable`` lists files (below ``put``) whose archive
-    lost the x bit, as wheels do. ``links`` adds symlinks below ``put``: name to sibling.
+    (below ``take``) wins over ``take``. ``executable`` lists files (below ``put``, or the name
+    of ``put`` itself) whose archive lost the x bit, as wheels do. ``runpath`` gives such files a
+    search path for libraries, in place (runpath.py). ``links`` adds symlinks below
+    ``put``: name to sibling.
     """
 
     artifact: Name
@@ -86,7 +41,8 @@ class Content(_Pin):
     put: Inside
     leave: tuple[Inside, ...] = ()
     executable: tuple[File, ...] = ()
-    links: dict[File, File] = {}
+    runpath: dict[File, Runpath] = Field(default_factory=dict)
+    links: dict[File, File] = Field(default_factory=dict)
 
     @model_validator(mode="after")
     def _same_kind(self) -> Self:
@@ -97,30 +53,7 @@ class Content(_Pin):
         return self
 
 
-class LinkEntry(_Pin):
-    """``bin/<harness>`` is a symlink to ``program``."""
-
-    kind: Literal["link"]
-    program: File
-
-
-class LoaderEntry(_Pin):
-    """``bin/<harness>`` is a launcher that starts ``program`` through the image's own ``loader``.
-
-    ``libraries`` is the bundle's folder that the loader searches first; nothing leaks into the
-    environment of the program's children.
-    """
-
-    kind: Literal["loader"]
-    program: File
-    loader: Annotated[str, Field(pattern=r"^/[A-Za-z0-9._/-]+$")]
-    libraries: File
-
-
-Entry = Annotated[LinkEntry | LoaderEntry, Field(discriminator="kind")]
-
-
-class Runtime(_Pin):
+class Runtime(Said):
     """One bundle, for every platform named; ``version*`` override the harness's own."""
 
     platforms: Annotated[tuple[Platform, ...], Field(min_length=1)]
@@ -130,7 +63,7 @@ class Runtime(_Pin):
     version_output: Line | None = None
 
 
-class HarnessPin(_Pin):
+class HarnessPin(Said):
     """A harness, and its runtime for each of the ``platforms`` that it promises.
 
     ``version_argv`` follows the entry; ``version_output`` is all it must print to stdout.
@@ -166,7 +99,7 @@ class HarnessPin(_Pin):
         )
 
 
-class ToolPin(_Pin):
+class ToolPin(Said):
     """A program that this side runs on its own ``platform``: ``program script ARG...``."""
 
     platform: Platform
@@ -175,13 +108,13 @@ class ToolPin(_Pin):
     script: File
 
 
-class Pins(_Pin):
+class Pins(Said):
     """A whole pins file."""
 
     schema_: Annotated[Literal[1], Field(alias="schema")]
     artifact: dict[Name, ArtifactPin]
     harness: dict[Name, HarnessPin]
-    tool: dict[Name, tuple[ToolPin, ...]] = {}
+    tool: dict[Name, tuple[ToolPin, ...]] = Field(default_factory=dict)
 
     @model_validator(mode="after")
     def _names_meet(self) -> Self:

@@ -8,10 +8,11 @@ from pathlib import Path
 
 from sandbox.cache import locked, writable
 from sandbox.errors import SandboxError
+from sandbox.runtimes.artifacts import ArtifactPin, tag_of
 from sandbox.runtimes.bundle import artifacts_of
 from sandbox.runtimes.integrity import Integrity
 from sandbox.runtimes.lock import Lock, LockedArtifact, LockedBundle, load_lock
-from sandbox.runtimes.pins import ArtifactPin, Pins, Runtime
+from sandbox.runtimes.pins import Pins, Runtime
 from sandbox.runtimes.workshop import Workshop
 
 
@@ -57,7 +58,7 @@ def unchanged(pins: Pins, lock_path: Path) -> dict[str, LockedArtifact]:
 
 
 def _same(pin: ArtifactPin, artifact: LockedArtifact) -> bool:
-    asked = (pin.client, pin.name, pin.version, getattr(pin, "tag", None))
+    asked = (pin.client, pin.name, pin.version, tag_of(pin))
     return asked == (artifact.client, artifact.name, artifact.version, artifact.tag)
 
 

@@ -1,4 +1,4 @@
-"""npm and pip as sources of artifacts, with the user's own configuration."""
+"""npm, pip and apt as sources of artifacts, with the user's own configuration."""
 
 from __future__ import annotations
 
@@ -15,15 +15,16 @@ from types import TracebackType
 from typing import Self
 
 from sandbox.progress import Step
+from sandbox.runtimes.apt import Apt
+from sandbox.runtimes.artifacts import ArtifactPin
 from sandbox.runtimes.download import Http, Sleep, asked_again
 from sandbox.runtimes.fetch import Arrival, Source
 from sandbox.runtimes.integrity import Integrity
 from sandbox.runtimes.lock import LockedArtifact
 from sandbox.runtimes.npm import NpmRegistry, npm_settings
-from sandbox.runtimes.pins import NpmPin, PipPin
 from sandbox.runtimes.pip import Pip
 
-Pin = NpmPin | PipPin | LockedArtifact
+Pin = ArtifactPin | LockedArtifact
 
 
 @dataclass(frozen=True)
@@ -73,9 +74,7 @@ class PipSource:
         return Arrival(path, path.name, integrity)
 
     def _once(self, pin: Pin, folder: Path, integrity: Integrity | None, step: Step) -> Path:
-        for stale in folder.glob("pip-*"):
-            shutil.rmtree(stale)
-        fresh = Path(tempfile.mkdtemp(prefix="pip-", dir=folder))
+        fresh = _fresh(folder, "pip-")
         tag = getattr(pin, "tag", None) or "any"
         try:
             return self.pip.download(
@@ -86,6 +85,47 @@ class PipSource:
             raise
 
 
+@dataclass(frozen=True)
+class AptSource:
+    """Debian packages; apt starts from the beginning after a kill."""
+
+    apt: Apt
+    sleep: Sleep = time.sleep
+
+    def bring(
+        self,
+        pin: Pin,
+        folder: Path,
+        *,
+        integrity: Integrity | None,
+        size: int | None,
+        step: Step,
+    ) -> Arrival:
+        """See ``Source``."""
+        if size:
+            step.total(size)
+        retrying = asked_again(sleep=self.sleep, attempts=2)  # apt itself retries too
+        path = retrying(self._once, pin, folder, step)
+        return Arrival(path, path.name, integrity)
+
+    def _once(self, pin: Pin, folder: Path, step: Step) -> Path:
+        fresh = _fresh(folder, "apt-")
+        try:
+            return self.apt.download(
+                pin.name, pin.version, getattr(pin, "tag", None) or "amd64", fresh, step=step
+            )
+        except BaseException:
+            shutil.rmtree(fresh)
+            raise
+
+
+def _fresh(folder: Path, prefix: str) -> Path:
+    """Return a new folder below ``folder``, after removing those of killed tries."""
+    for stale in folder.glob(f"{prefix}*"):
+        shutil.rmtree(stale)
+    return Path(tempfile.mkdtemp(prefix=prefix, dir=folder))
+
+
 @dataclass
 class Sources:
     """The clients of this machine, each set up when first asked for; a context manager.
@@ -93,12 +133,14 @@ class Sources:
     Attributes:
         pinned_npm: gives the argv of the pinned npm, for a host without one.
         pip: the pip to use.
+        apt: the apt to use.
         env: the environment npm's configuration is read from.
         sleep: how to wait between attempts.
     """
 
     pinned_npm: Callable[[], tuple[str, ...]]
     pip: Pip = field(default_factory=Pip)
+    apt: Apt = field(default_factory=Apt)
     env: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
     sleep: Sleep = time.sleep
     _stack: ExitStack = field(default_factory=ExitStack, init=False)
@@ -131,4 +173,5 @@ class Sources:
         return {
             "npm": lambda: NpmSource(self.registry()),
             "pip": lambda: PipSource(self.pip, self.sleep),
+            "apt": lambda: AptSource(self.apt, self.sleep),
         }

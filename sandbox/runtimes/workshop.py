@@ -13,6 +13,7 @@ from typing import Self
 
 from sandbox.cache import published
 from sandbox.progress import Progress
+from sandbox.runtimes.apt import Apt
 from sandbox.runtimes.bundle import (
     Assembled,
     Ingredient,
@@ -53,7 +54,7 @@ class Workshop:
     ) -> None:
         self.pins, self.store, self.progress = pins, store, progress
         env = dict(os.environ if env is None else env)
-        self.clients = Sources(self.pinned_npm, pip=Pip(env=env), env=env)
+        self.clients = Sources(self.pinned_npm, pip=Pip(env=env), apt=Apt(env=env), env=env)
         self._known = known
         self._fetcher = Fetcher(store, sources or self.clients.by_client())
 

@@ -19,9 +19,9 @@ import pytest
 
 from sandbox.errors import CacheUnusable, FetchError, IntegrityError, PrerequisiteMissing
 from sandbox.progress import PlainProgress
+from sandbox.runtimes.artifacts import PipPin
 from sandbox.runtimes.fetch import Fetcher
 from sandbox.runtimes.lock import LockedArtifact
-from sandbox.runtimes.pins import PipPin
 from sandbox.runtimes.pip import Pip
 from sandbox.runtimes.sources import PipSource
 from sandbox.runtimes.store import Store

@@ -21,9 +21,10 @@ from sandbox.errors import IntegrityError, UsageError
 from sandbox.progress import PlainProgress
 from sandbox.runtimes import ustar
 from sandbox.runtimes.archive import Names, members, safe_name, safe_target
+from sandbox.runtimes.artifacts import NpmPin
 from sandbox.runtimes.bundle import Assembled, Ingredient, assemble, check_assembled
 from sandbox.runtimes.lock import LockedArtifact
-from sandbox.runtimes.pins import HarnessPin, NpmPin
+from sandbox.runtimes.pins import HarnessPin
 
 type_of = {
     "file": tarfile.REGTYPE,

@@ -20,11 +20,11 @@ import pytest
 
 from sandbox.errors import FetchError, IntegrityError, NothingSelected, Unsupported, UsageError
 from sandbox.progress import PlainProgress, Step
+from sandbox.runtimes.artifacts import NpmPin, PipPin
 from sandbox.runtimes.fetch import Arrival, Source
 from sandbox.runtimes.integrity import Integrity
 from sandbox.runtimes.library import RuntimeLibrary
 from sandbox.runtimes.lock import LockedArtifact
-from sandbox.runtimes.pins import NpmPin, PipPin
 from sandbox.runtimes.store import Store
 
 PINS = """

@@ -24,13 +24,13 @@ import pytest
 
 from sandbox.errors import FetchError, IntegrityError
 from sandbox.progress import PlainProgress
+from sandbox.runtimes.artifacts import NpmPin
 from sandbox.runtimes.download import Access, Http
 from sandbox.runtimes.fetch import Fetcher
 from sandbox.runtimes.integrity import Integrity
 from sandbox.runtimes.lock import LockedArtifact
 from sandbox.runtimes.npm import NpmRegistry
 from sandbox.runtimes.npmrc import NpmSettings
-from sandbox.runtimes.pins import NpmPin
 from sandbox.runtimes.sources import NpmSource
 from sandbox.runtimes.store import Store
 

@@ -1,0 +1,122 @@
+"""Debian packages through apt, which knows the archive, its keys, mirrors and proxies.
+
+Nothing is installed on this machine. The host's own package lists are tried first; when they do not
+hold the package (never updated, or another architecture) fresh ones are read into a private folder.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from sandbox.cache import writable
+from sandbox.errors import CacheUnusable, FetchError, SandboxError
+from sandbox.progress import Step
+from sandbox.runtimes.client import run_client
+
+# Nothing outside our folder is written; root keeps its rights, since that folder is root's own.
+_OPTIONS = (
+    *(
+        "-q",
+        "-o",
+        "APT::Sandbox::User=",
+        "-o",
+        "Acquire::Retries=3",
+        "-o",
+        "Acquire::Languages=none",
+    ),
+    *("-o", "Dir::Cache::pkgcache=", "-o", "Dir::Cache::srcpkgcache="),
+)
+_UNKNOWN = re.compile(
+    r"Unable to locate package|was not found|no installation candidate|Can't find"
+)
+
+
+@dataclass(frozen=True)
+class Apt:
+    """The apt of this host, with its configuration.
+
+    Attributes:
+        program: how apt-get is started.
+        env: its environment.
+    """
+
+    program: str = "apt-get"
+    env: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
+
+    def download(
+        self,
+        name: str,
+        version: str,
+        architecture: str,
+        folder: Path,
+        *,
+        step: Step,
+        deadline_s: float = 600,
+    ) -> Path:
+        """Fetch one package into ``folder`` and return its path; its hash is not checked here.
+
+        Args:
+            name: binary package.
+            version: exact version.
+            architecture: Debian's word, this machine's or another.
+            folder: an empty folder.
+            step: told the bytes as they come.
+            deadline_s: after so many seconds apt is stopped.
+
+        Raises:
+            FetchError: no configured archive offers that version, or none answers.
+            PrerequisiteMissing: the host has no apt.
+        """
+        what = f"{name} {version} ({architecture})"
+        debs, lists = folder / "debs", folder / "lists"
+        with writable(folder):
+            debs.mkdir()
+            (lists / "partial").mkdir(parents=True)
+        wanted = f"{name}:{architecture}={version}"
+        own = [*_private(lists), *_only(architecture)]
+        tries: tuple[tuple[list[str], list[str]], ...] = (
+            ([], ["download", wanted]),
+            (own, ["update"]),
+            (own, ["download", wanted]),
+        )
+        for options, command in tries:
+            argv = [self.program, *_OPTIONS, *options, *command]
+            env = dict(self.env) | {"LC_ALL": "C"}
+            code, _, errors = run_client(
+                argv, env=env, deadline_s=deadline_s, cwd=debs, watch=debs, step=step
+            )
+            found = sorted(debs.glob("*.deb"))
+            if code == 0 and len(found) == 1:
+                return found[0]
+        raise _failure(what, errors)
+
+
+def _private(lists: Path) -> list[str]:
+    return ["-o", f"Dir::State::Lists={lists}"]
+
+
+def _only(architecture: str) -> list[str]:
+    chosen = f"={architecture}"
+    return ["-o", f"APT::Architecture{chosen}", "-o", f"APT::Architectures{chosen}"]
+
+
+def _failure(what: str, errors: str) -> SandboxError:
+    if os.strerror(errno.ENOSPC) in errors:
+        return CacheUnusable(f"no space for {what} in the cache", cure="free space there")
+    said = " / ".join(line for line in errors.splitlines() if line.startswith("E:"))[-500:]
+    if _UNKNOWN.search(errors):
+        return FetchError(
+            f"no archive that apt knows here offers {what}: {said}",
+            cure="add an archive that does to apt's sources, or pin a version that it has and"
+            " run `sandbox runtimes lock`",
+        )
+    return FetchError(
+        f"apt cannot fetch {what}: {said or errors[-500:]}",
+        cure="check the network and apt's sources and proxy (`apt-get update` shows them)",
+        retryable=True,
+    )
