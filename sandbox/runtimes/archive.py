@@ -23,6 +23,8 @@ from typing import IO
 from sandbox.errors import IntegrityError
 from sandbox.runtimes.deb import NotDebianError, data_tar, is_deb
 
+_Stream = IO[bytes] | gzip.GzipFile | lzma.LZMAFile
+
 
 @dataclass(frozen=True)
 class Member:
@@ -38,16 +40,16 @@ class Member:
 
 
 def safe_name(name: str) -> str:
-    """Return an archive name as a plain relative path.
+    """Return an archive name as a plain relative path; "." parts, which some packers write, go.
 
     Raises:
         ValueError: it is absolute, climbs, or holds control characters or backslashes.
     """
-    plain = name.removeprefix("./").rstrip("/")
-    bad = any(part in {"", ".", ".."} for part in plain.split("/"))
-    if bad or "\\" in plain or any(ord(c) < 32 or ord(c) == 127 for c in plain):
+    parts = [part for part in name.rstrip("/").split("/") if part != "."]
+    bad = not parts or any(part in {"", ".."} for part in parts)
+    if bad or "\\" in name or any(ord(c) < 32 or ord(c) == 127 for c in name):
         raise ValueError(f"unsafe name {name!r}")
-    return plain
+    return "/".join(parts)
 
 
 def safe_target(name: str, target: str) -> str:
@@ -59,15 +61,22 @@ def safe_target(name: str, target: str) -> str:
 
 
 class Names:
-    """Remembers the names of one tree and refuses those that cannot stand beside the others."""
+    """Remembers the names of one tree and refuses those that cannot stand beside the others.
 
-    def __init__(self) -> None:
+    Args:
+        repeats: take the name of a file once more.
+    """
+
+    def __init__(self, *, repeats: bool = False) -> None:
+        self._repeats = repeats
         self._files: set[str] = set()
         self._folders: set[str] = set()
 
     def add(self, name: str) -> None:
         """Take a file or link; ``ValueError`` if it is there, or lies below or above another."""
         parents = {name[:at] for at, c in enumerate(name) if c == "/"}
+        if name in self._files and self._repeats:
+            return
         if name in self._files or name in self._folders:
             raise ValueError(f"{name!r} appears twice")
         if below := sorted(parents & self._files):
@@ -77,28 +86,59 @@ class Names:
 
 
 @contextmanager
-def members(path: Path, *, what: str) -> Iterator[Iterator[Member]]:
+def members(
+    path: Path, *, what: str, within: str | None = None, repeats: bool = False
+) -> Iterator[Iterator[Member]]:
     """Give the members of a .tgz, a wheel or a .deb in archive order.
+
+    Args:
+        path: the archive.
+        what: what messages call it.
+        within: the member, a compressed tar, whose members are meant instead.
+        repeats: give a file that is there twice twice, as some npm packages have it.
 
     Raises:
         IntegrityError: it is no such archive, or a member is refused; names both.
     """
     try:
-        if zipfile.is_zipfile(path):
-            with zipfile.ZipFile(path) as wheel:
-                yield _zip_members(wheel)
-        elif is_deb(path):
-            with data_tar(path) as plain, tarfile.open(fileobj=plain, mode="r|") as tarball:
-                yield _tar_members(tarball, plain)
-        else:
-            # not tarfile's own "r|gz": that one takes a cut or damaged gzip stream for its end
-            with gzip.open(path) as packed, tarfile.open(fileobj=packed, mode="r|") as tarball:
-                yield _tar_members(tarball, packed)
+        with _opened(path, Names(repeats=repeats)) as outer:
+            if within is None:
+                yield outer
+                return
+            with _unpacked(outer, within) as plain, _tar(plain) as tarball:
+                yield _tar_members(tarball, plain, Names())
     except _DAMAGE as error:
         raise IntegrityError(
             f"{what}: the archive cannot be used: {error}",
             cure="its hash is the pinned one, so the pin itself is bad: pin another version",
         ) from error
+
+
+@contextmanager
+def _opened(path: Path, names: Names) -> Iterator[Iterator[Member]]:
+    if zipfile.is_zipfile(path):
+        with zipfile.ZipFile(path) as wheel:
+            yield _zip_members(wheel, names)
+    elif is_deb(path):
+        with data_tar(path) as plain, _tar(plain) as tarball:
+            yield _tar_members(tarball, plain, names)
+    else:
+        with gzip.open(path) as packed, _tar(packed) as tarball:
+            yield _tar_members(tarball, packed, names)
+
+
+def _tar(plain: _Stream) -> tarfile.TarFile:
+    # never tarfile's own "r|gz": that one takes a cut or damaged stream for its end
+    return tarfile.open(fileobj=plain, mode="r|")
+
+
+@contextmanager
+def _unpacked(outer: Iterator[Member], within: str) -> Iterator[_Stream]:
+    inner = next((member.data for member in outer if member.name == within), None)
+    if inner is None:
+        raise _BadMemberError(f"it holds no file {within!r}")
+    with lzma.LZMAFile(inner) if within.endswith(".xz") else gzip.GzipFile(fileobj=inner) as plain:
+        yield plain
 
 
 class _BadMemberError(Exception):
@@ -117,8 +157,7 @@ _DAMAGE = (
 )
 
 
-def _tar_members(tarball: tarfile.TarFile, plain: IO[bytes] | gzip.GzipFile) -> Iterator[Member]:
-    names = Names()
+def _tar_members(tarball: tarfile.TarFile, plain: _Stream, names: Names) -> Iterator[Member]:
     for info in tarball:
         if info.isdir():
             continue
@@ -134,8 +173,7 @@ def _tar_members(tarball: tarfile.TarFile, plain: IO[bytes] | gzip.GzipFile) -> 
         pass
 
 
-def _zip_members(wheel: zipfile.ZipFile) -> Iterator[Member]:
-    names = Names()
+def _zip_members(wheel: zipfile.ZipFile, names: Names) -> Iterator[Member]:
     for info in wheel.infolist():
         if info.is_dir():
             continue

@@ -15,7 +15,7 @@ from sandbox.errors import IntegrityError
 from sandbox.progress import Progress, Step
 from sandbox.runtimes.artifacts import ArtifactPin, tag_of
 from sandbox.runtimes.integrity import Integrity, hash_file, verify_file
-from sandbox.runtimes.lock import LockedArtifact
+from sandbox.runtimes.lock import LockedArtifact, Wanted
 from sandbox.runtimes.store import Store
 
 
@@ -34,7 +34,7 @@ class Source(Protocol):
 
     def bring(
         self,
-        pin: ArtifactPin | LockedArtifact,
+        pin: ArtifactPin | Wanted,
         folder: Path,
         *,
         integrity: Integrity | None,
@@ -61,7 +61,7 @@ class Fetcher:
     store: Store
     sources: Mapping[str, Callable[[], Source]]
 
-    def ensure(self, artifact: LockedArtifact, progress: Progress) -> Path:
+    def ensure(self, artifact: Wanted, progress: Progress) -> Path:
         """Return the artifact's verified file, fetching it when the store has no good one.
 
         Raises:
@@ -75,7 +75,8 @@ class Fetcher:
             if wrong := self.store.holds_or_drops(path, integrity, size=artifact.size):
                 progress.say(f"{wrong}; fetching it again")
             if not path.exists():
-                with progress.step(f"fetching {label} ({artifact.size / 1e6:.0f} MB)") as step:
+                size = f" ({artifact.size / 1e6:.0f} MB)" if artifact.size else ""
+                with progress.step(f"fetching {label}{size}") as step:
                     self._fetch(artifact, integrity, path, step)
         return path
 
@@ -107,9 +108,7 @@ class Fetcher:
             integrity=found.text,
         )
 
-    def _fetch(
-        self, artifact: LockedArtifact, integrity: Integrity, path: Path, step: Step
-    ) -> None:
+    def _fetch(self, artifact: Wanted, integrity: Integrity, path: Path, step: Step) -> None:
         """Fetch into ``<path>.part/``, where what a killed process had fetched may lie."""
         parts = path.with_name(path.name + ".part")
         what = f"{artifact.name} {artifact.version}"
@@ -134,7 +133,7 @@ class Fetcher:
 
     def _bring(
         self,
-        pin: ArtifactPin | LockedArtifact,
+        pin: ArtifactPin | Wanted,
         folder: Path,
         integrity: Integrity | None,
         size: int | None,

@@ -114,6 +114,7 @@ class RuntimeLibrary:
         self._workshop = Workshop(
             self.pins,
             self._known,
+            pins_path=self.pins_path,
             store=self.store,
             progress=self._progress,
             sources=sources,
@@ -192,7 +193,9 @@ class RuntimeLibrary:
             if wrong := self.store.holds_or_drops(path, integrity, size=entry.size):
                 self._progress.say(f"{wrong}; making it again")
             if not path.exists():
-                self._workshop.make(harness, runtime, lock.artifacts, path, expect=entry)
+                self._workshop.make(
+                    harness, runtime, lock.artifacts, path, trees=lock.trees, expect=entry
+                )
                 self.store.holds(path, integrity, size=entry.size)
         return Bundle(
             harness=harness,
@@ -243,6 +246,11 @@ class RuntimeLibrary:
             integrity = Integrity.parse(artifact.integrity)
             path = self.store.artifact(integrity)
             found.append(self._verified("artifact", name, path, integrity, artifact.size))
+        for tree, packages in sorted(lock.trees.items()):
+            for package in packages.packages:
+                integrity = Integrity.parse(package.integrity)
+                path, name = self.store.artifact(integrity), f"{tree} {package.file}"
+                found.append(self._verified("artifact", name, path, integrity, package.size))
         for entry in self.entries():
             name, path = f"{entry.harness} {entry.platform}", self.store.bundle(entry.sha256)
             found.append(self._verified("bundle", name, path, _sha256(entry.sha256), entry.size))
@@ -250,7 +258,7 @@ class RuntimeLibrary:
 
     def update_lock(self) -> LockEntry:
         """Resolve the pins anew and write the lock beside them; see ``resolve.lock``."""
-        lock = resolve_lock(self._workshop, unchanged(self.pins, self.lock_path))
+        lock = resolve_lock(self._workshop, unchanged(self.pins, self.lock_path), self.lock_path)
         changed = write_lock(self.lock_path, lock)
         self._lock = None
         return LockEntry(path=self.lock_path, changed=changed)

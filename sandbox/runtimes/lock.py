@@ -7,6 +7,7 @@ names, sizes and hashes only, so any mirror serves. ``pins_sha256`` ties it to i
 from __future__ import annotations
 
 import json
+import re
 import uuid
 from pathlib import Path
 from typing import Annotated, Literal
@@ -16,7 +17,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from sandbox.errors import PrerequisiteMissing, UsageError
 from sandbox.runtimes.integrity import IntegrityText
 from sandbox.runtimes.pins import Pins, default_pins_path, explain
-from sandbox.runtimes.words import DebianVersion, Name, Platform, Word
+from sandbox.runtimes.trees import digest_of, source_of
+from sandbox.runtimes.words import DebianVersion, Inside, Name, Platform, Word
 
 _CURE = "run `sandbox runtimes lock` and review what it changed"
 
@@ -29,16 +31,45 @@ class _Locked(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
-class LockedArtifact(_Locked):
-    """One downloaded file: size in bytes, npm's sha512 SRI or a sha256."""
+class Wanted(_Locked):
+    """One file to download, by its hash; its size (bytes) when it is known."""
 
     client: Literal["npm", "pip", "apt"]
     name: str
     version: Word | DebianVersion
     tag: Word | None = None
     file: FileName
-    size: Size
+    size: Size | None = None
     integrity: IntegrityText
+
+
+class LockedArtifact(Wanted):
+    """One downloaded file: size in bytes, npm's sha512 SRI or a sha256."""
+
+    size: Size
+
+
+class LockedPackage(LockedArtifact):
+    """One package of a tree.
+
+    Attributes:
+        licence: what the package says of itself.
+        paths: the folders that it fills; empty for a wheel, whose names say it.
+        bins: npm's programs: name to file in the package.
+        platforms: who gets it.
+    """
+
+    licence: str
+    paths: tuple[Inside, ...] = ()
+    bins: dict[str, Inside] = Field(default_factory=dict)
+    platforms: Annotated[tuple[Platform, ...], Field(min_length=1)]
+
+
+class LockedTree(_Locked):
+    """A whole dependency tree; ``digest`` is of its pin, its platforms and its source."""
+
+    digest: Sha256
+    packages: tuple[LockedPackage, ...]
 
 
 class LockedBundle(_Locked):
@@ -46,6 +77,7 @@ class LockedBundle(_Locked):
 
     version: Word
     artifacts: tuple[Name, ...]
+    trees: tuple[Name, ...] = ()
     size: Size
     sha256: Sha256
 
@@ -56,12 +88,23 @@ class Lock(_Locked):
     schema_: Annotated[Literal[1], Field(alias="schema")]
     pins_sha256: Sha256
     artifacts: dict[Name, LockedArtifact]
+    trees: dict[Name, LockedTree] = Field(default_factory=dict)
     bundles: dict[Name, dict[Platform, LockedBundle]]
 
     def text(self) -> str:
-        """Return the file's text: sorted, so that two runs give the same bytes."""
+        """Return the file's text: sorted, one line a package, so that two runs give the same."""
         data = self.model_dump(mode="json", by_alias=True, exclude_none=True)
-        return json.dumps(data, indent=2, sort_keys=True) + "\n"
+        lines: list[str] = []
+        for tree in data["trees"].values():
+            for at, package in enumerate(tree["packages"]):
+                said = {key: value for key, value in package.items() if value not in ([], {})}
+                tree["packages"][at] = f"@{len(lines)}@"
+                lines.append(json.dumps(said, sort_keys=True))
+        for bundle in (one for each in data["bundles"].values() for one in each.values()):
+            if not bundle["trees"]:
+                del bundle["trees"]
+        text = json.dumps(data, indent=2, sort_keys=True) + "\n"
+        return re.sub(r'"@(\d+)@"', lambda found: lines[int(found[1])], text)
 
 
 def lock_path_for(pins_path: Path | None = None) -> Path:
@@ -99,6 +142,11 @@ def check_current(pins: Pins, lock: Lock, path: Path) -> None:
         for platform in harness.platforms:
             if platform not in lock.bundles.get(name, {}):
                 raise UsageError(f"{path} lacks the bundle {name} on {platform}", cure=_CURE)
+    for name, tree in pins.tree.items():
+        source = source_of(tree, path)
+        digest = digest_of(tree, pins.platforms_of_tree(name), source)
+        if name not in lock.trees or lock.trees[name].digest != digest:
+            raise UsageError(f"{path} is stale: {source} changed after it was written", cure=_CURE)
 
 
 def write_lock(path: Path, lock: Lock) -> bool:

@@ -131,6 +131,24 @@ class NpmRegistry:
         resumed = self._first(dist.urls, partial, size=size, step=step, what=what)
         return dist.integrity, urlsplit(dist.urls[0]).path.rpartition("/")[2], resumed
 
+    def download_known(
+        self, name: str, file: str, partial: Path, *, size: int | None, step: Step
+    ) -> bool:
+        """Fetch a tarball from where registries keep them, ``<name>/-/<file>``, unasked.
+
+        Returns:
+            Whether it was there; a registry that keeps them elsewhere has to be asked.
+        """
+        url = f"{self._settings.registry_for(name)}{name}/-/{quote(file)}"
+        headers = self._settings.headers_for(url)
+        try:
+            self._http.download(url, headers, partial, size=size, step=step, what=file)
+        except FetchError as error:
+            if error.retryable:
+                raise
+            return False
+        return True
+
     def answers(self, name: str, *, timeout_s: float) -> None:
         """Ask the registry for a package once; ``FetchError`` when it does not answer."""
         url = self._settings.registry_for(name) + quote(name, safe="@")

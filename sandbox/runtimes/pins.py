@@ -1,9 +1,10 @@
 """What is pinned, by hand: the models of ``pins.toml`` and its loader.
 
-A pins file has three kinds of table: ``[artifact.ID]`` is one downloaded file, ``[harness.NAME]``
-says which files of which artifacts make its runtime on which platform, ``[[tool.NAME]]`` names a
-program that this side runs. Unknown keys, dangling names, platforms named twice and platforms left
-out are errors that name the file and the key. Other packages ship pins files of their own.
+A pins file has four kinds of table: ``[artifact.ID]`` is one downloaded file, ``[tree.ID]`` a whole
+dependency tree, ``[harness.NAME]`` says which files of which of them make its runtime on which
+platform, ``[[tool.NAME]]`` names a program that this side runs. Unknown keys, dangling names,
+platforms named twice and platforms left out are errors that name the file and the key. Other
+packages ship pins files of their own.
 """
 
 from __future__ import annotations
@@ -21,28 +22,42 @@ from pydantic import Field, ValidationError, model_validator
 from sandbox.errors import PrerequisiteMissing, Unsupported, UsageError
 from sandbox.runtimes.artifacts import ArtifactPin
 from sandbox.runtimes.entries import Entry
+from sandbox.runtimes.trees import TreePin
 from sandbox.runtimes.words import File, Inside, Line, Name, Platform, Runpath, Said, Word
 
 INSTALLERS = Path(__file__).resolve().parents[2] / "installers"
 
 
-class Content(Said):
-    """Which members of an artifact go where in the bundle.
+class _Placed(Said):
+    """Where things go in the bundle, and what is done to them on the way.
 
-    ``take`` is a file, or a folder when it ends in "/"; ``put`` is of the same kind. ``leave``
-    (below ``take``) wins over ``take``. ``executable`` lists files (below ``put``, or the name
-    of ``put`` itself) whose archive lost the x bit, as wheels do. ``runpath`` gives such files a
-    search path for libraries, in place (runpath.py). ``links`` adds symlinks below
-    ``put``: name to sibling.
+    Attributes:
+        put: a folder (ending in "/") or a file of the bundle.
+        leave: what is not taken, relative to ``take`` (for a tree, to ``put``): files, folders
+            (ending in "/"), and globs over whole names such as "*.map".
+        executable: files (below ``put``, or the name of ``put`` itself) whose archive lost the x
+            bit, as wheels do.
+        runpath: search paths for libraries to write into such files (runpath.py).
+        links: symlinks to add below ``put``: name to sibling.
     """
 
-    artifact: Name
-    take: Inside
     put: Inside
     leave: tuple[Inside, ...] = ()
     executable: tuple[File, ...] = ()
     runpath: dict[File, Runpath] = Field(default_factory=dict)
     links: dict[File, File] = Field(default_factory=dict)
+
+
+class Content(_Placed):
+    """Which members of an artifact go where.
+
+    ``take`` is a file, or a folder when it ends in "/" ("./" is everything); ``put`` is of the
+    same kind. ``within`` names the member, an archive itself, that ``take`` is looked for in.
+    """
+
+    artifact: Name
+    within: File | None = None
+    take: Literal["./"] | Inside
 
     @model_validator(mode="after")
     def _same_kind(self) -> Self:
@@ -53,12 +68,25 @@ class Content(Said):
         return self
 
 
+class TreeContent(_Placed):
+    """A whole dependency tree, below the folder ``put``."""
+
+    tree: Name
+
+    @model_validator(mode="after")
+    def _a_folder(self) -> Self:
+        if not self.put.endswith("/"):
+            raise ValueError("put must be a folder (ending in '/')")
+        return self
+
+
 class Runtime(Said):
     """One bundle, for every platform named; ``version*`` override the harness's own."""
 
     platforms: Annotated[tuple[Platform, ...], Field(min_length=1)]
     entry: Entry
     content: Annotated[tuple[Content, ...], Field(min_length=1)]
+    tree: tuple[TreeContent, ...] = ()
     version: Word | None = None
     version_output: Line | None = None
 
@@ -113,6 +141,7 @@ class Pins(Said):
 
     schema_: Annotated[Literal[1], Field(alias="schema")]
     artifact: dict[Name, ArtifactPin]
+    tree: dict[Name, TreePin] = Field(default_factory=dict)
     harness: dict[Name, HarnessPin]
     tool: dict[Name, tuple[ToolPin, ...]] = Field(default_factory=dict)
 
@@ -123,17 +152,28 @@ class Pins(Said):
             raise ValueError(f"no [artifact.{dangling[0]}] table, but it is used")
         if unused := sorted(self.artifact.keys() - used):
             raise ValueError(f"[artifact.{unused[0]}] is used by nothing")
+        trees = {tree.tree for runtime in self._runtimes() for tree in runtime.tree}
+        if odd := sorted(trees ^ self.tree.keys()):
+            raise ValueError(f"[tree.{odd[0]}] is used by nothing, or used and not there")
         for name, tools in self.tool.items():
             if len({tool.platform for tool in tools}) < len(tools):
                 raise ValueError(f"tool {name}: a platform is named twice")
         return self
 
     def _used_artifacts(self) -> Iterator[str]:
-        for harness in self.harness.values():
-            for runtime in harness.runtime:
-                yield from (content.artifact for content in runtime.content)
+        for runtime in self._runtimes():
+            yield from (content.artifact for content in runtime.content)
         for tools in self.tool.values():
             yield from (tool.artifact for tool in tools)
+
+    def _runtimes(self) -> Iterator[Runtime]:
+        for harness in self.harness.values():
+            yield from harness.runtime
+
+    def platforms_of_tree(self, name: str) -> tuple[Platform, ...]:
+        """Return the platforms whose bundles hold that tree, sorted."""
+        using = (r for r in self._runtimes() if any(one.tree == name for one in r.tree))
+        return tuple(sorted({platform for runtime in using for platform in runtime.platforms}))
 
     def digest(self) -> str:
         """Return the sha256 of what the file says; comments and layout do not count."""

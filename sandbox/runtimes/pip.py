@@ -10,7 +10,7 @@ import os
 import re
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -90,6 +90,45 @@ class Pip:
             return found[0]
         raise _failure(f"{name} {version} ({tag})", errors)
 
+    def download_all(
+        self,
+        requirements: Path,
+        tags: Sequence[str],
+        python: str,
+        folder: Path,
+        *,
+        step: Step,
+        deadline_s: float = 1800,
+    ) -> list[Path]:
+        """Fetch the wheels of a hash-locked requirements file and return their paths.
+
+        Args:
+            requirements: every package with version and hashes; nothing else is fetched.
+            tags: the platform tags to take, the best first.
+            python: version of CPython, as "3.13".
+            folder: an empty folder on the file system where the wheels are to stay.
+            step: told the bytes as they come.
+            deadline_s: after so many seconds pip is stopped.
+
+        Raises:
+            FetchError: pip could not get them all.
+            IntegrityError: the index served another file.
+        """
+        wheels, work = folder / "wheels", folder / "work"
+        with writable(folder):
+            work.mkdir()
+            wheels.mkdir()
+        abi = f"cp{python.replace('.', '')}"
+        wanted = [word for tag in tags for word in ("--platform", tag)]
+        wanted += ["--implementation", "cp", "--python-version", python]
+        wanted += [word for one in (abi, "abi3", "none") for word in ("--abi", one)]
+        argv = [*self._download(wheels, requirements), *wanted, "--require-hashes"]
+        env = dict(self.env) | {"TMPDIR": str(work), "PIP_CONSTRAINT": os.devnull}
+        code, _, errors = run_client(argv, env=env, deadline_s=deadline_s, watch=folder, step=step)
+        if code:
+            raise _failure(f"what {requirements} lists", errors)
+        return sorted(wheels.glob("*.whl"))
+
     def answers(self, name: str, *, deadline_s: float) -> None:
         """Ask the index for one project's versions; ``FetchError`` when it cannot be reached."""
         argv = [*self.argv, "index", "versions", name, "--retries", "1", "--timeout", "5"]
@@ -98,10 +137,14 @@ class Pip:
             raise _failure(name, errors)
 
     def _argv(self, tag: str, wheels: Path, wanted: Path) -> list[str]:
+        chosen = ["--platform", tag, "--python-version", "3.11"]
+        return [*self._download(wheels, wanted), *chosen]
+
+    def _download(self, wheels: Path, wanted: Path) -> list[str]:
         options = ["--no-deps", "--only-binary=:all:", "--no-cache-dir", "--no-input"]
         options += ["--disable-pip-version-check", "--quiet", "--progress-bar=off"]
-        options += ["--platform", tag, "--python-version", "3.11", "--dest", str(wheels)]
-        return [*self.argv, "download", *options, "--requirement", str(wanted)]
+        options += ["--dest", str(wheels), "--requirement", str(wanted)]
+        return [*self.argv, "download", *options]
 
 
 def _failure(what: str, errors: str) -> SandboxError:

@@ -20,11 +20,11 @@ from sandbox.runtimes.artifacts import ArtifactPin
 from sandbox.runtimes.download import Http, Sleep, asked_again
 from sandbox.runtimes.fetch import Arrival, Source
 from sandbox.runtimes.integrity import Integrity
-from sandbox.runtimes.lock import LockedArtifact
+from sandbox.runtimes.lock import LockedArtifact, LockedPackage, Wanted
 from sandbox.runtimes.npm import NpmRegistry, npm_settings
 from sandbox.runtimes.pip import Pip
 
-Pin = ArtifactPin | LockedArtifact
+Pin = ArtifactPin | Wanted
 
 
 @dataclass(frozen=True)
@@ -44,10 +44,19 @@ class NpmSource:
     ) -> Arrival:
         """See ``Source``."""
         partial = folder / "tarball"
+        if isinstance(pin, Wanted) and _of_a_tree(pin):
+            resumed = partial.exists()
+            if self.registry.download_known(pin.name, pin.file, partial, size=size, step=step):
+                return Arrival(partial, pin.file, integrity, resumed)
         said, file, resumed = self.registry.download(
             pin.name, pin.version, partial, integrity=integrity, size=size, step=step
         )
         return Arrival(partial, file, integrity or said, resumed)
+
+
+def _of_a_tree(pin: Wanted) -> bool:
+    # hundreds of small ones, whose hash is known: not worth a question each before the download
+    return isinstance(pin, LockedPackage) or not isinstance(pin, LockedArtifact)
 
 
 @dataclass(frozen=True)

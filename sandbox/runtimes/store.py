@@ -41,13 +41,15 @@ class Store:
         """Return the folder into which a tool's artifact is unpacked."""
         return self.root / "tools" / f"{integrity.algorithm}-{integrity.hexdigest[:32]}"
 
-    def holds(self, path: Path, integrity: Integrity, *, size: int, rehash: bool = False) -> bool:
+    def holds(
+        self, path: Path, integrity: Integrity, *, size: int | None, rehash: bool = False
+    ) -> bool:
         """Whether the file is there with exactly the pinned bytes.
 
         Args:
             path: the file.
             integrity: the hash it must have.
-            size: its size in bytes.
+            size: its size in bytes; None when only the hash is known.
             rehash: hash it even if the kept proof is still good.
 
         Raises:
@@ -65,7 +67,7 @@ class Store:
             proof.write_text(json.dumps(before), "utf-8")
         return True
 
-    def holds_or_drops(self, path: Path, integrity: Integrity, *, size: int) -> str | None:
+    def holds_or_drops(self, path: Path, integrity: Integrity, *, size: int | None) -> str | None:
         """Like ``holds``, but a corrupt file is removed; return what was wrong, if anything.
 
         The caller looks at ``path.exists()`` afterwards; it must hold the entry's lock.

@@ -15,19 +15,23 @@ from sandbox.cache import published
 from sandbox.progress import Progress
 from sandbox.runtimes.apt import Apt
 from sandbox.runtimes.bundle import (
-    Assembled,
+    Grove,
     Ingredient,
     artifacts_of,
     assemble,
     check_assembled,
+    trees_of,
 )
 from sandbox.runtimes.fetch import Fetcher, Source
-from sandbox.runtimes.lock import LockedArtifact, LockedBundle
+from sandbox.runtimes.forester import Forester, packages_for
+from sandbox.runtimes.lock import LockedArtifact, LockedBundle, LockedTree
 from sandbox.runtimes.pins import Pins, Runtime
 from sandbox.runtimes.pip import Pip
 from sandbox.runtimes.sources import Sources
+from sandbox.runtimes.staging import Assembled
 from sandbox.runtimes.store import Store
 from sandbox.runtimes.tools import ensure_tool, host_platform, tool_at_hand, tool_for
+from sandbox.runtimes.trees import source_of
 
 
 class Workshop:
@@ -36,6 +40,7 @@ class Workshop:
     Args:
         pins: what may be made.
         known: lock entries by artifact id; those of tools are looked up here.
+        pins_path: where they were read; the sources of trees lie beside it.
         store: where files are kept.
         progress: told about all long work.
         sources: overrides how artifacts are fetched, by client name.
@@ -47,6 +52,7 @@ class Workshop:
         pins: Pins,
         known: Callable[[], Mapping[str, LockedArtifact]],
         *,
+        pins_path: Path,
         store: Store,
         progress: Progress,
         sources: Mapping[str, Callable[[], Source]] | None = None,
@@ -57,6 +63,8 @@ class Workshop:
         self.clients = Sources(self.pinned_npm, pip=Pip(env=env), apt=Apt(env=env), env=env)
         self._known = known
         self._fetcher = Fetcher(store, sources or self.clients.by_client())
+        self._forester = Forester(self._fetcher, self.clients.pip, progress)
+        self._pins_path = pins_path
 
     def __enter__(self) -> Self:
         self.clients.__enter__()
@@ -77,6 +85,15 @@ class Workshop:
     def resolve(self, artifact: str) -> LockedArtifact:
         """Return a new lock entry for a pinned artifact; see ``Fetcher.resolve``."""
         return self._fetcher.resolve(self.pins.artifact[artifact], self.progress)
+
+    def source_of(self, tree: str) -> Path:
+        """Return the path of a tree's source."""
+        return source_of(self.pins.tree[tree], self._pins_path)
+
+    def resolve_tree(self, name: str) -> LockedTree:
+        """Return a new lock entry for a pinned tree; see ``Forester.resolve``."""
+        pin, platforms = self.pins.tree[name], self.pins.platforms_of_tree(name)
+        return self._forester.resolve(name, pin, platforms, self.source_of(name))
 
     def pinned_npm(self) -> tuple[str, ...]:
         """Return the argv of the pinned npm, fetched and unpacked if need be."""
@@ -101,6 +118,7 @@ class Workshop:
         artifacts: Mapping[str, LockedArtifact],
         path: Path,
         *,
+        trees: Mapping[str, LockedTree],
         expect: LockedBundle | None,
     ) -> Assembled:
         """Fetch what a bundle is made of and publish it at ``path``.
@@ -109,6 +127,7 @@ class Workshop:
             harness: whose bundle it is.
             runtime: the pins' recipe.
             artifacts: lock entries by artifact id.
+            trees: lock entries by tree id.
             path: where the tar is to be; the caller holds its lock.
             expect: the bundle it must come out as; None while locking.
 
@@ -119,6 +138,7 @@ class Workshop:
             name: Ingredient(self.pins.artifact[name], artifacts[name], self.fetch(artifacts[name]))
             for name in artifacts_of(runtime)
         }
+        groves = {name: self._grove(name, trees[name], runtime) for name in trees_of(runtime)}
         pin = self.pins.harness[harness]
         label = f"{harness} for {' and '.join(runtime.platforms)}"
         with (
@@ -128,10 +148,17 @@ class Workshop:
         ):
             if expect:
                 step.total(2 * expect.size)  # every byte is unpacked, then packed
-            made = assemble(harness, pin, runtime, ingredients, out, stage=stage, step=step)
+            made = assemble(
+                harness, pin, runtime, ingredients, out, groves=groves, stage=stage, step=step
+            )
             if expect:
                 check_assembled(made, size=expect.size, sha256=expect.sha256, what=label)
         return made
+
+    def _grove(self, name: str, tree: LockedTree, runtime: Runtime) -> Grove:
+        pin, packages = self.pins.tree[name], packages_for(name, tree, runtime.platforms)
+        paths = self._forester.fetch(name, pin, packages, runtime.platforms[0])
+        return Grove(pin, [(package, paths[package.integrity]) for package in packages])
 
 
 @contextmanager
