@@ -1,0 +1,171 @@
+"""Pi: a private agent folder, ``pi --mode json``, Chat Completions.
+
+Measured with 1.6.0. It trims the prompt's first and last white space.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from sandbox.evidence.records import Observations
+from sandbox.harnesses.base import (
+    Capabilities,
+    LaunchContext,
+    LaunchPlan,
+    NativeContext,
+    PlannedFile,
+)
+from sandbox.harnesses.deadlines import deadlines_for
+from sandbox.harnesses.environment import divide
+from sandbox.harnesses.pi_transcript import parse_pi
+from sandbox.harnesses.prompt import prompt_file, with_prompt
+from sandbox.harnesses.task_shell import task_shell
+
+RECEIPT = "shells"
+
+_PROVIDER = "sandbox"
+_KEY_VARIABLE = "SANDBOX_MODEL_KEY"
+_CONTEXT_WINDOW = 200_000
+_OUTPUT_LIMIT = 8192
+
+_COMPAT = {
+    "supportsDeveloperRole": False,
+    "supportsReasoningEffort": False,
+    "supportsStore": False,
+    "sendSessionAffinityHeaders": True,
+    "sessionAffinityFormat": "openrouter",  # x-session-id
+}
+
+
+class Pi:
+    """The adapter of Pi."""
+
+    name = "pi"
+    capabilities = Capabilities(
+        dialect="chat",
+        session_header="x-session-id",
+        response_ids=True,
+        parallel_tools=True,
+        subagents=False,
+        compaction=True,
+        needs_bash=False,
+        request_deadline=True,
+        project_instructions="none",
+        tools_see_key=False,
+    )
+
+    def plan(self, ctx: LaunchContext) -> LaunchPlan:
+        """Return how to launch Pi."""
+        session = ctx.session_dir
+        prompt = f"{session}/prompt"
+        environments = divide(ctx.task_env)
+        return LaunchPlan(
+            argv=with_prompt(_command(ctx), prompt),
+            env={
+                **environments.harness,
+                "HOME": f"{session}/home",
+                "TMPDIR": f"{session}/scratch",
+                "PI_CODING_AGENT_DIR": f"{session}/agent",
+                "PI_OFFLINE": "1",
+                "PI_SKIP_VERSION_CHECK": "1",
+                "PI_TELEMETRY": "0",
+                _KEY_VARIABLE: ctx.api_key,
+            },
+            files=(
+                prompt_file(prompt, ctx.prompt),
+                _json(f"{session}/agent/models.json", _models(ctx)),
+                _json(f"{session}/agent/settings.json", _settings(ctx)),
+                task_shell(
+                    _shell(ctx),
+                    tool_env=environments.tools,
+                    receipt=f"{session}/receipt/{RECEIPT}",
+                ),
+                *(_empty(f"{session}/{folder}") for folder in _FOLDERS),
+            ),
+            native=(f"{session}/sessions", f"{session}/receipt"),
+        )
+
+    def parse(self, native: Path, context: NativeContext) -> Observations:
+        """Return what the session file says, and stdout where there is none."""
+        return parse_pi(native, context, receipt=RECEIPT)
+
+
+_FOLDERS = ("home", "scratch", "sessions", "receipt")
+
+
+def _command(ctx: LaunchContext) -> tuple[str, ...]:
+    return (
+        f"{ctx.prefix}/bin/pi",
+        "--print",
+        "--mode",
+        "json",
+        "--provider",
+        _PROVIDER,
+        "--model",
+        ctx.model,
+        "--thinking",
+        "off",
+        "--session-dir",
+        f"{ctx.session_dir}/sessions",
+        "--no-approve",
+        "--no-context-files",
+        "--no-extensions",
+        "--no-skills",
+        "--no-prompt-templates",
+        "--no-themes",
+    )
+
+
+def _models(ctx: LaunchContext) -> dict[str, object]:
+    return {
+        "providers": {
+            _PROVIDER: {
+                "baseUrl": ctx.base_url,
+                "api": "openai-completions",
+                "apiKey": f"${_KEY_VARIABLE}",
+                "compat": _COMPAT,
+                "models": [
+                    {
+                        "id": ctx.model,
+                        "reasoning": False,
+                        "input": ["text"],
+                        "contextWindow": _CONTEXT_WINDOW,
+                        "maxTokens": _OUTPUT_LIMIT,
+                    }
+                ],
+            }
+        }
+    }
+
+
+def _settings(ctx: LaunchContext) -> dict[str, object]:
+    limits = deadlines_for(ctx.deadline_s)
+    return {
+        "defaultProjectTrust": "never",
+        "enableInstallTelemetry": False,
+        "enableAnalytics": False,
+        "cacheWarming": "off",
+        "shellPath": _shell(ctx),
+        "httpIdleTimeoutMs": limits.headers_ms,
+        "retry": {
+            "enabled": True,
+            "maxRetries": 3 if limits.patient else 2,
+            "baseDelayMs": 2000 if limits.patient else 500,
+        },
+    }
+
+
+def _shell(ctx: LaunchContext) -> str:
+    return f"{ctx.session_dir}/shell"
+
+
+def _json(path: str, value: object) -> PlannedFile:
+    return PlannedFile(path=path, data=json.dumps(value).encode())
+
+
+def _empty(folder: str) -> PlannedFile:
+    return PlannedFile(path=f"{folder}/.keep", data=b"")
+
+
+PI = Pi()

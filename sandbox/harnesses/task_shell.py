@@ -1,0 +1,70 @@
+"""A shell for a harness's tools that has the task's environment, whatever the harness gives it.
+
+For harnesses that cannot be told their tools' environment but can be told which shell to run: the
+script below takes that shell's place, puts the environment in order and becomes the real shell. It
+cannot be passed by: a harness that does not find it has no shell at all. Each start leaves a line
+in a receipt.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+from pathlib import Path
+
+from sandbox.evidence.records import Gap
+from sandbox.harnesses.base import PlannedFile
+from sandbox.harnesses.native import ARTIFACT_UNAVAILABLE, find_files
+
+_MODE = 0o700
+_SCRIPT = """\
+#!/bin/sh
+{{ echo "$$" >>{receipt}; }} 2>/dev/null
+{choice}
+exec /usr/bin/env -i {env} "$shell" "$@"
+"""
+_OF_THE_IMAGE = """\
+shell=/bin/bash
+[ -x "$shell" ] || shell=$(command -v bash) || shell=/bin/sh"""
+
+
+def task_shell(
+    path: str, *, tool_env: Mapping[str, str], receipt: str, program: str | None = None
+) -> PlannedFile:
+    """Return the script to name as the harness's shell.
+
+    Args:
+        path: where the script is to be.
+        tool_env: the complete environment of the tools.
+        receipt: file that gets the process id of each shell.
+        program: the real shell; by default the image's bash, or its sh where it has none.
+    """
+    text = _SCRIPT.format(
+        receipt=shlex.quote(receipt),
+        choice=_OF_THE_IMAGE if program is None else f"shell={shlex.quote(program)}",
+        env=" ".join(shlex.quote(f"{name}={value}") for name, value in sorted(tool_env.items())),
+    )
+    return PlannedFile(path=path, data=text.encode("utf-8", "surrogateescape"), mode=_MODE)
+
+
+def shells_started(native: Path, receipt: str) -> int:
+    """Return how many shells the receipt below a folder counts."""
+    return sum(path.read_bytes().count(b"\n") for path in find_files(native, receipt))
+
+
+def shell_gaps(native: Path, receipt: str, *, ran: int) -> tuple[Gap, ...]:
+    """Return a gap when more shells ran than the receipt counts.
+
+    Args:
+        native: the folder with the evidence.
+        receipt: the receipt's file name.
+        ran: the number of shells whose result the harness recorded.
+    """
+    started = shells_started(native, receipt)
+    if started >= ran:
+        return ()
+    detail = (
+        f"{ran} shells ran and {started} have a receipt: the others may have seen the harness's "
+        "environment"
+    )
+    return (Gap(code=ARTIFACT_UNAVAILABLE, detail=detail),)
