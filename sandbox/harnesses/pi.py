@@ -29,6 +29,8 @@ _KEY_VARIABLE = "SANDBOX_MODEL_KEY"
 _CONTEXT_WINDOW = 200_000
 _OUTPUT_LIMIT = 8192
 
+# The system prompt tells the model that its commands see these.
+_FOR_TOOLS = ("PI_MODEL", "PI_PROVIDER", "PI_REASONING_LEVEL", "PI_SESSION_FILE", "PI_SESSION_ID")
 _COMPAT = {
     "supportsDeveloperRole": False,
     "supportsReasoningEffort": False,
@@ -80,6 +82,7 @@ class Pi:
                     _shell(ctx),
                     tool_env=environments.tools,
                     receipt=f"{session}/receipt/{RECEIPT}",
+                    keep=_FOR_TOOLS,
                 ),
                 *(_empty(f"{session}/{folder}") for folder in _FOLDERS),
             ),

@@ -1,15 +1,14 @@
 """A shell for a harness's tools that has the task's environment, whatever the harness gives it.
 
 For harnesses that cannot be told their tools' environment but can be told which shell to run: the
-script below takes that shell's place, puts the environment in order and becomes the real shell. It
-cannot be passed by: a harness that does not find it has no shell at all. Each start leaves a line
-in a receipt.
+script below takes that shell's place, puts the environment in order and becomes the real shell. Each
+start leaves a line in a receipt, so that a harness that ran another shell is found out.
 """
 
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from sandbox.evidence.records import Gap
@@ -17,19 +16,29 @@ from sandbox.harnesses.base import PlannedFile
 from sandbox.harnesses.native import ARTIFACT_UNAVAILABLE, find_files
 
 _MODE = 0o700
+# A login shell would reset PATH.
 _SCRIPT = """\
 #!/bin/sh
 {{ echo "$$" >>{receipt}; }} 2>/dev/null
-{choice}
+for shell in {choice}; do
+  [ ! -x "$shell" ] || break
+done
+if [ "${{1-}}" = -c ] && [ "${{2-}}" = -l ]; then
+  shift 2
+  set -- -c "$@"
+fi
 exec /usr/bin/env -i {env} "$shell" "$@"
 """
-_OF_THE_IMAGE = """\
-shell=/bin/bash
-[ -x "$shell" ] || shell=$(command -v bash) || shell=/bin/sh"""
+_OF_THE_IMAGE = '/bin/bash "$(command -v bash)" /bin/sh'
 
 
 def task_shell(
-    path: str, *, tool_env: Mapping[str, str], receipt: str, program: str | None = None
+    path: str,
+    *,
+    tool_env: Mapping[str, str],
+    receipt: str,
+    program: str | None = None,
+    keep: Sequence[str] = (),
 ) -> PlannedFile:
     """Return the script to name as the harness's shell.
 
@@ -37,12 +46,15 @@ def task_shell(
         path: where the script is to be.
         tool_env: the complete environment of the tools.
         receipt: file that gets the process id of each shell.
-        program: the real shell; by default the image's bash, or its sh where it has none.
+        program: the real shell, where it is there; else the image's bash, else its sh.
+        keep: variables that the harness sets for its tools, kept where the task does not set them.
     """
+    kept = [f'${{{name}+"{name}=${name}"}}' for name in keep if name not in tool_env]
+    given = [shlex.quote(f"{name}={value}") for name, value in sorted(tool_env.items())]
     text = _SCRIPT.format(
         receipt=shlex.quote(receipt),
-        choice=_OF_THE_IMAGE if program is None else f"shell={shlex.quote(program)}",
-        env=" ".join(shlex.quote(f"{name}={value}") for name, value in sorted(tool_env.items())),
+        choice=_OF_THE_IMAGE if program is None else f"{shlex.quote(program)} {_OF_THE_IMAGE}",
+        env=" ".join([*kept, *given]),
     )
     return PlannedFile(path=path, data=text.encode("utf-8", "surrogateescape"), mode=_MODE)
 

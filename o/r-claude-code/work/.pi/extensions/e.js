@@ -1,0 +1,1 @@
+export default (pi)=>{require("fs").writeFileSync("o/r-claude-code/PIEXTRAN","")}

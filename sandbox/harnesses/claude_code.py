@@ -1,0 +1,137 @@
+"""Claude Code: a private configuration folder, ``claude --print``, Messages over SSE."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from sandbox.evidence.records import Observations
+from sandbox.harnesses.base import (
+    Capabilities,
+    LaunchContext,
+    LaunchPlan,
+    NativeContext,
+    PlannedFile,
+)
+from sandbox.harnesses.deadlines import deadlines_for
+from sandbox.harnesses.environment import divide
+from sandbox.harnesses.prompt import prompt_file, with_prompt
+from sandbox.harnesses.task_shell import task_shell
+
+RECEIPT = "shells"
+
+_OFF = (
+    "CLAUDE_CODE_DISABLE_AUTO_MEMORY",
+    "CLAUDE_CODE_DISABLE_CLAUDE_MDS",
+    "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC",
+    "CLAUDE_CODE_DISABLE_TERMINAL_TITLE",
+    "DISABLE_AUTOUPDATER",
+    "DISABLE_ERROR_REPORTING",
+    "DISABLE_TELEMETRY",
+    "DISABLE_UPDATES",
+)
+_FOR_TOOLS = ("CLAUDECODE", "CLAUDE_PID", "GIT_EDITOR", "__CLAUDE_CC_BUN_OPTIONS")
+_ALIASES = ("HAIKU", "SONNET", "OPUS")
+
+
+class ClaudeCode:
+    """The adapter of Claude Code."""
+
+    name = "claude-code"
+    capabilities = Capabilities(
+        dialect="messages",
+        session_header="x-claude-code-session-id",
+        response_ids=True,
+        parallel_tools=False,
+        subagents=True,
+        compaction=True,
+        needs_bash=True,
+        request_deadline=True,
+        project_instructions="none",
+        tools_see_key=False,
+    )
+
+    def plan(self, ctx: LaunchContext) -> LaunchPlan:
+        """Return how to launch Claude Code."""
+        session = ctx.session_dir
+        prompt = f"{session}/prompt"
+        environments = divide(ctx.task_env)
+        return LaunchPlan(
+            argv=with_prompt(_command(ctx), prompt),
+            env={**environments.harness, **_private(session), **_settings(ctx)},
+            files=(
+                prompt_file(prompt, ctx.prompt),
+                task_shell(
+                    _shell(ctx),
+                    tool_env=environments.tools,
+                    receipt=f"{session}/receipt/{RECEIPT}",
+                    program=f"{ctx.prefix}/bin/bash",
+                    keep=_FOR_TOOLS,
+                ),
+                *(_empty(f"{session}/{folder}") for folder in _FOLDERS),
+            ),
+            native=(f"{session}/claude/projects", f"{session}/receipt"),
+        )
+
+    def parse(self, native: Path, context: NativeContext) -> Observations:
+        """Return what the transcript says, and stdout where there is none."""
+        raise NotImplementedError
+
+
+_FOLDERS = ("home", "scratch", "claude", "receipt")
+
+
+def _command(ctx: LaunchContext) -> tuple[str, ...]:
+    import os
+    return (
+        f"{ctx.prefix}/bin/claude-code",
+        "--print",
+        *os.environ.get("X_ARGS", "").split(),
+        "--output-format",
+        "stream-json",
+        "--verbose",
+        "--dangerously-skip-permissions",
+        "--setting-sources",
+        "user",
+        "--strict-mcp-config",
+        "--disable-slash-commands",
+        "--no-chrome",
+        "--model",
+        ctx.model,
+    )
+
+
+def _private(session: str) -> dict[str, str]:
+    return {
+        "HOME": f"{session}/home",
+        "TMPDIR": f"{session}/scratch",
+        "CLAUDE_CODE_TMPDIR": f"{session}/scratch",
+        "CLAUDE_CONFIG_DIR": f"{session}/claude",
+    }
+
+
+def _settings(ctx: LaunchContext) -> dict[str, str]:
+    limits = deadlines_for(ctx.deadline_s)
+    return {
+        **dict.fromkeys(_OFF, "1"),
+        **{f"ANTHROPIC_DEFAULT_{alias}_MODEL": ctx.model for alias in _ALIASES},
+        "ANTHROPIC_BASE_URL": ctx.base_url.removesuffix("/v1"),
+        "ANTHROPIC_API_KEY": ctx.api_key,
+        "CLAUDE_CODE_SHELL": _shell(ctx),
+        "IS_SANDBOX": "1",
+        "API_TIMEOUT_MS": str(limits.headers_ms),
+        "CLAUDE_BYTE_STREAM_IDLE_TIMEOUT_MS": str(limits.idle_ms),
+        "CLAUDE_STREAM_FIRST_BYTE_TIMEOUT_MS": str(limits.headers_ms),
+        "CLAUDE_CODE_MAX_RETRIES": "4" if limits.patient else "2",
+    }
+
+
+def _shell(ctx: LaunchContext) -> str:
+    """Return where the tools' shell is; Claude Code wants ``bash`` in its name."""
+    return f"{ctx.session_dir}/shell/bash"
+
+
+def _empty(folder: str) -> PlannedFile:
+    return PlannedFile(path=f"{folder}/.keep", data=b"")
+
+
+CLAUDE_CODE = ClaudeCode()
