@@ -12,6 +12,7 @@ from sandbox.harnesses.base import (
     NativeContext,
     PlannedFile,
 )
+from sandbox.harnesses.claude_code_transcript import parse_claude_code
 from sandbox.harnesses.deadlines import deadlines_for
 from sandbox.harnesses.environment import divide
 from sandbox.harnesses.prompt import prompt_file, with_prompt
@@ -74,18 +75,16 @@ class ClaudeCode:
 
     def parse(self, native: Path, context: NativeContext) -> Observations:
         """Return what the transcript says, and stdout where there is none."""
-        raise NotImplementedError
+        return parse_claude_code(native, context, receipt=RECEIPT)
 
 
 _FOLDERS = ("home", "scratch", "claude", "receipt")
 
 
 def _command(ctx: LaunchContext) -> tuple[str, ...]:
-    import os
     return (
         f"{ctx.prefix}/bin/claude-code",
         "--print",
-        *os.environ.get("X_ARGS", "").split(),
         "--output-format",
         "stream-json",
         "--verbose",

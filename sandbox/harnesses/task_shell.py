@@ -1,8 +1,8 @@
 """A shell for a harness's tools that has the task's environment, whatever the harness gives it.
 
 For harnesses that cannot be told their tools' environment but can be told which shell to run: the
-script below takes that shell's place, puts the environment in order and becomes the real shell. Each
-start leaves a line in a receipt, so that a harness that ran another shell is found out.
+script below takes that shell's place, puts the environment in order and becomes the real shell.
+Each start leaves a line in a receipt, so that a harness that ran another shell is found out.
 """
 
 from __future__ import annotations
