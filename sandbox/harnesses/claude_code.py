@@ -45,7 +45,7 @@ class ClaudeCode:
         parallel_tools=False,
         subagents=True,
         compaction=True,
-        needs_bash=True,
+        needs_bash=False,  # the runtime brings its own
         request_deadline=True,
         project_instructions="none",
         tools_see_key=False,
