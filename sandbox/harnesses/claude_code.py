@@ -1,4 +1,14 @@
-"""Claude Code: a private configuration folder, ``claude --print``, Messages over SSE."""
+"""Claude Code: a private configuration folder, ``claude --print``, Messages over SSE.
+
+Measured with 2.1.332. It looks up no names and writes nothing outside of the session folder. What
+cannot be switched off: ``/etc/claude-code`` of the image is read, and wins over everything here; a
+path after an ``@`` in the prompt is read and sent along; the shell of its tools has functions of
+its own for ``find``, ``grep``, ``rg`` and ``pkill``; commands in the background keep it running
+after its last answer, for ten minutes at most. It takes no stream limit below 10 s.
+
+A wait for the first byte or a silence beyond the limits here is retried; without them Claude Code
+waits 300 to 600 s.
+"""
 
 from __future__ import annotations
 
@@ -14,9 +24,8 @@ from sandbox.harnesses.base import (
 )
 from sandbox.harnesses.claude_code_transcript import parse_claude_code
 from sandbox.harnesses.deadlines import deadlines_for
-from sandbox.harnesses.environment import divide
 from sandbox.harnesses.prompt import prompt_file, with_prompt
-from sandbox.harnesses.task_shell import task_shell
+from sandbox.harnesses.task_shell import harness_env, task_shell
 
 RECEIPT = "shells"
 
@@ -55,15 +64,14 @@ class ClaudeCode:
         """Return how to launch Claude Code."""
         session = ctx.session_dir
         prompt = f"{session}/prompt"
-        environments = divide(ctx.task_env)
         return LaunchPlan(
             argv=with_prompt(_command(ctx), prompt),
-            env={**environments.harness, **_private(session), **_settings(ctx)},
+            env={**harness_env(ctx.task_env), **_private(session), **_settings(ctx)},
             files=(
                 prompt_file(prompt, ctx.prompt),
                 task_shell(
                     _shell(ctx),
-                    tool_env=environments.tools,
+                    tool_env=ctx.task_env,
                     receipt=f"{session}/receipt/{RECEIPT}",
                     program=f"{ctx.prefix}/bin/bash",
                     keep=_FOR_TOOLS,

@@ -1,11 +1,16 @@
 """Pi: a private agent folder, ``pi --mode json``, Chat Completions.
 
-Measured with 1.6.0. It trims the prompt's first and last white space.
+Measured with 1.6.0. It looks up no names and writes nothing outside of the session folder. It trims
+white space off both ends of the prompt. Its tool runs ``/bin/bash``, a bash on PATH or ``sh``, in
+this order; the task's shell keeps that order. It has no session header: the provider's own headers
+carry the session's id, which is therefore given to it. One limit serves for the wait for an answer
+and for silence within it.
 """
 
 from __future__ import annotations
 
 import json
+import uuid
 from pathlib import Path
 
 from sandbox.evidence.records import Observations
@@ -17,10 +22,9 @@ from sandbox.harnesses.base import (
     PlannedFile,
 )
 from sandbox.harnesses.deadlines import deadlines_for
-from sandbox.harnesses.environment import divide
 from sandbox.harnesses.pi_transcript import parse_pi
 from sandbox.harnesses.prompt import prompt_file, with_prompt
-from sandbox.harnesses.task_shell import task_shell
+from sandbox.harnesses.task_shell import harness_env, task_shell
 
 RECEIPT = "shells"
 
@@ -35,9 +39,8 @@ _COMPAT = {
     "supportsDeveloperRole": False,
     "supportsReasoningEffort": False,
     "supportsStore": False,
-    "sendSessionAffinityHeaders": True,
-    "sessionAffinityFormat": "openrouter",  # x-session-id
 }
+_SESSION_HEADER = "x-session-id"
 
 
 class Pi:
@@ -46,7 +49,7 @@ class Pi:
     name = "pi"
     capabilities = Capabilities(
         dialect="chat",
-        session_header="x-session-id",
+        session_header=_SESSION_HEADER,
         response_ids=True,
         parallel_tools=True,
         subagents=False,
@@ -61,11 +64,10 @@ class Pi:
         """Return how to launch Pi."""
         session = ctx.session_dir
         prompt = f"{session}/prompt"
-        environments = divide(ctx.task_env)
         return LaunchPlan(
             argv=with_prompt(_command(ctx), prompt),
             env={
-                **environments.harness,
+                **harness_env(ctx.task_env),
                 "HOME": f"{session}/home",
                 "TMPDIR": f"{session}/scratch",
                 "PI_CODING_AGENT_DIR": f"{session}/agent",
@@ -80,7 +82,7 @@ class Pi:
                 _json(f"{session}/agent/settings.json", _settings(ctx)),
                 task_shell(
                     _shell(ctx),
-                    tool_env=environments.tools,
+                    tool_env=ctx.task_env,
                     receipt=f"{session}/receipt/{RECEIPT}",
                     keep=_FOR_TOOLS,
                 ),
@@ -109,6 +111,8 @@ def _command(ctx: LaunchContext) -> tuple[str, ...]:
         ctx.model,
         "--thinking",
         "off",
+        "--session-id",
+        _session_id(ctx),
         "--session-dir",
         f"{ctx.session_dir}/sessions",
         "--no-approve",
@@ -120,6 +124,10 @@ def _command(ctx: LaunchContext) -> tuple[str, ...]:
     )
 
 
+def _session_id(ctx: LaunchContext) -> str:
+    return str(uuid.uuid5(uuid.NAMESPACE_URL, f"{ctx.rollout_id} {ctx.session_dir}"))
+
+
 def _models(ctx: LaunchContext) -> dict[str, object]:
     return {
         "providers": {
@@ -127,6 +135,7 @@ def _models(ctx: LaunchContext) -> dict[str, object]:
                 "baseUrl": ctx.base_url,
                 "api": "openai-completions",
                 "apiKey": f"${_KEY_VARIABLE}",
+                "headers": {_SESSION_HEADER: _session_id(ctx)},
                 "compat": _COMPAT,
                 "models": [
                     {

@@ -15,7 +15,7 @@ from typing import Annotated, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError
 
 from sandbox.evidence.records import Gap
-from sandbox.harnesses.native import json_lines, seconds, unparseable
+from sandbox.harnesses.native import json_lines, unparseable
 
 Milliseconds = Annotated[float, Field(ge=0, le=1e15, allow_inf_nan=False)]
 Tokens = Annotated[int, Field(ge=0, lt=2**63)]
@@ -79,11 +79,6 @@ class Message(Part):
         else:
             texts = ["".join(str(p["text"]) for p in self.content if _is(p, "text"))]
         return "\n\n".join([*filter(None, texts), *filter(None, self.sections.values())])
-
-    @property
-    def ended_at(self) -> float | None:
-        """When the message was made, in seconds since the epoch."""
-        return seconds(self.timestamp)
 
 
 class MessageEntry(Part):

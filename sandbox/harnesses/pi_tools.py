@@ -17,7 +17,12 @@ from sandbox.evidence.records import (
     ToolResultItem,
     ToolStatus,
 )
-from sandbox.harnesses.native import TOOL_OUTCOME_UNAVAILABLE, TOOL_TIMING_UNAVAILABLE, short
+from sandbox.harnesses.native import (
+    TOOL_OUTCOME_UNAVAILABLE,
+    TOOL_TIMING_UNAVAILABLE,
+    seconds,
+    short,
+)
 from sandbox.harnesses.pi_session import Message, ToolCallBlock
 
 SHELL = "bash"
@@ -158,7 +163,7 @@ def _times(call: CallRecord) -> tuple[float | None, float | None]:
         return None, None
     assert call.result is not None
     assert call.result.durationMs is not None
-    end = call.result.ended_at
-    if end is None:
+    end_ms = call.result.timestamp
+    if end_ms is None:
         return None, None
-    return max(0.0, end - call.result.durationMs / 1000), end
+    return seconds(max(0.0, end_ms - call.result.durationMs)), seconds(end_ms)

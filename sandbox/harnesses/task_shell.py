@@ -13,6 +13,7 @@ from pathlib import Path
 
 from sandbox.evidence.records import Gap
 from sandbox.harnesses.base import PlannedFile
+from sandbox.harnesses.environment import divide
 from sandbox.harnesses.native import ARTIFACT_UNAVAILABLE, find_files
 
 _MODE = 0o700
@@ -30,6 +31,18 @@ fi
 exec /usr/bin/env -i {env} "$shell" "$@"
 """
 _OF_THE_IMAGE = '/bin/bash "$(command -v bash)" /bin/sh'
+
+
+_KEPT = {"LANG", "LANGUAGE", "PATH", "TZ"}
+
+
+def harness_env(task_env: Mapping[str, str]) -> dict[str, str]:
+    """Return what such a harness keeps of the task's environment: no more than it needs itself.
+
+    Its tools get the task's environment from the shell, so nothing has to pass through it.
+    """
+    kept = divide(task_env).harness
+    return {name: kept[name] for name in kept if name in _KEPT or name.startswith("LC_")}
 
 
 def task_shell(
