@@ -145,6 +145,7 @@ def _settings(ctx: LaunchContext, limits: Deadlines) -> dict[str, str]:
         "KILO_CONFIG_CONTENT": _config(ctx, limits),
         "KILO_DB": f"{ctx.session_dir}/data/kilo/{DATABASE}",  # where 7.0.33 has it anyway
         "KILO_EXPERIMENTAL_DISABLE_FILEWATCHER": "1",
+        "KILO_MODELS_URL": _NOBODY,
         "KILO_NO_DAEMON": "1",
         "KILO_SESSION_RETRY_LIMIT": str(_TRIES if limits.patient else _HASTY_TRIES),
         "KILO_TELEMETRY_LEVEL": "off",

@@ -197,7 +197,7 @@ class TestKilo:
         lock = json.loads(content(plan, "/config/kilo/package-lock.json"))
         assert "@kilocode/plugin" in lock["packages"][""]["dependencies"]
         assert f"{plan.env['XDG_CONFIG_HOME']}/kilo/node_modules" in plan.directories
-        for name in ("KILO_API_URL", "NPM_CONFIG_REGISTRY"):
+        for name in ("KILO_API_URL", "KILO_MODELS_URL", "NPM_CONFIG_REGISTRY"):
             assert plan.env[name].startswith("http://127.0.0.1:9")
 
     def test_neither_the_task_nor_the_image_configures_it(self) -> None:
