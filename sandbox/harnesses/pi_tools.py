@@ -107,6 +107,11 @@ def ran(call: CallRecord) -> bool:
     return call.result is not None and call.result.durationMs is not None
 
 
+def ran_in_shell(call: CallRecord) -> bool:
+    """Whether a shell was started for the call, and ended."""
+    return _frame(call) is not None
+
+
 def _lacking(call: CallRecord, record: ToolCall) -> tuple[str, str] | None:
     if record.status is ToolStatus.INCOMPLETE:
         return TOOL_OUTCOME_UNAVAILABLE, "the session ends before its result"

@@ -20,7 +20,7 @@ from sandbox.harnesses.native import (
 from sandbox.harnesses.pi_session import read_session
 from sandbox.harnesses.pi_stdout import StdoutFacts, read_stdout
 from sandbox.harnesses.pi_story import Story, read_story
-from sandbox.harnesses.pi_tools import SHELL, ran, tool_call
+from sandbox.harnesses.pi_tools import ran_in_shell, tool_call
 from sandbox.harnesses.task_shell import shell_gaps
 
 SOURCE = "pi"
@@ -57,8 +57,8 @@ def parse_pi(native: Path, context: NativeContext, *, receipt: str) -> Observati
             call, gap = tool_call(record, story.invocation_id)
             calls.append(call)
             gaps += [gap] if gap is not None else []
-    shells = [r for story in stories for r in story.calls.values() if r.asked.name == SHELL]
-    gaps += shell_gaps(native, receipt, ran=sum(map(ran, shells)))
+    records = [record for story in stories for record in story.calls.values()]
+    gaps += shell_gaps(native, receipt, ran=sum(map(ran_in_shell, records)))
     compactions = [record for story in stories for record in story.compactions]
     return Observations(
         source=SOURCE, records=(*invocations, *calls, *compactions), gaps=tuple(gaps)
