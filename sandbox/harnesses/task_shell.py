@@ -31,8 +31,6 @@ fi
 exec /usr/bin/env -i {env} "$shell" "$@"
 """
 _OF_THE_IMAGE = '/bin/bash "$(command -v bash)" /bin/sh'
-
-
 _KEPT = {"LANG", "LANGUAGE", "PATH", "TZ"}
 
 
