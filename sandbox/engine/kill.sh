@@ -58,7 +58,6 @@ sweep() { # sets left
         ours)
             kill -9 "$pid" 2>/dev/null
             left="$left $pid"
-            killed=1
             ;;
         unclear) left="$left $pid" ;;
         esac
@@ -71,13 +70,14 @@ main() {
     KNOWN=$3
     user_id $$
     me=$uid
-    turn=0
-    while [ "$turn" -lt 40 ]; do
-        killed=0
+    # what was killed takes a moment to go; what is unclear may end, or become another command
+    for pause in 0 0 0 0 0 0 0 0 0.05 0.05 0.1 0.1 0.2 0.2 0.3 0.5 end; do
         sweep
-        [ "$killed" = 1 ] || break
-        turn=$((turn + 1))
-        [ "$turn" -lt 20 ] || sleep 1
+        [ -n "$left" ] || break
+        case $pause in
+        0 | end) ;;
+        *) sleep "$pause" 2>/dev/null || sleep 1 ;;
+        esac
     done
     for pid in $left; do
         printf 'left %s\n' "$pid"

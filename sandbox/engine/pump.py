@@ -70,7 +70,6 @@ class Pump:
         self._pending = memoryview(b"")
         self._writing = stdin is not None
         self._buffer = memoryview(bytearray(BUFFER_BYTES))
-        self.received = 0
 
     def run(
         self,
@@ -122,7 +121,6 @@ class Pump:
         """Read once; False at the end of the output."""
         size = self._connection.receive_into(self._buffer)
         if size:
-            self.received += size
             self._output.feed(self._buffer[:size])
         return size != 0
 

@@ -82,7 +82,7 @@ class Runner:
                 if ending is Ending.FINISHED:
                     ending, state = self._wait(exec_id, command, until)
                 if ending is Ending.FINISHED:
-                    return self._finished(state)
+                    return self._finished(state, output)
                 return self._end(track, pump, ending)
         except BaseException:
             with suppress(SandboxError, *FOREIGN):  # what is under way matters more
@@ -128,7 +128,9 @@ class Runner:
             time.sleep(min(pause, until - now))
             pause = min(pause * 2, 0.05)
 
-    def _finished(self, state: ExecState) -> Outcome:
+    def _finished(self, state: ExecState, output: Demultiplexer) -> Outcome:
+        if not output.finished():
+            raise EngineFailure("the engine cut the output in the middle")
         if state.exit_code == KILLED:
             self.expect_container_stays()
         refused = state.pid == 0 and state.exit_code in START_REFUSED
