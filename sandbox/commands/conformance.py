@@ -30,9 +30,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--jobs",
         type=int,
-        default=os.cpu_count() or 1,
+        default=(os.cpu_count() or 1) + 1,
         metavar="N",
-        help="cells at a time (default: one a core)",
+        help="cells at a time (default: one more than cores, since cells wait a lot)",
     )
     parser.add_argument(
         "--output",

@@ -13,6 +13,7 @@ from types import FrameType
 
 from sandbox.conformance.cell import run_cell
 from sandbox.conformance.plan import CellSpec
+from sandbox.conformance.scenarios import SCENARIOS
 from sandbox.conformance.world import World
 from sandbox.errors import Interrupted
 from sandbox.evidence.cell import CellRecord, RunRecord
@@ -66,12 +67,19 @@ def _finished(
     pool: ThreadPoolExecutor, plan: Sequence[CellSpec], world: World, run: RunCell
 ) -> Iterator[Future[CellRecord]]:
     """Yield the cells as they end; none is begun after a cancel."""
-    waiting: set[Future[CellRecord]] = {pool.submit(run, cell, world) for cell in plan}
+    longest_first = sorted(plan, key=_least_seconds, reverse=True)
+    waiting: set[Future[CellRecord]] = {pool.submit(run, cell, world) for cell in longest_first}
     while waiting:
         done, waiting = wait(waiting, timeout=0.2, return_when=FIRST_COMPLETED)
         yield from done
         if world.cancel.is_set():
             waiting = {future for future in waiting if not future.cancel()}
+
+
+def _least_seconds(cell: CellSpec) -> float:
+    """Return what a cell takes at least: its whole deadline when that must expire."""
+    scenario = SCENARIOS[cell.scenario]
+    return scenario.deadline_s if scenario.expectation.timed_out else 0.0
 
 
 @contextmanager
