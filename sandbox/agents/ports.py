@@ -8,9 +8,8 @@ from typing import Protocol
 
 from sandbox.agents.contract import SandboxAccess
 from sandbox.engine.archive import PutFile
-from sandbox.engine.cgroup import ResourceUse
 from sandbox.engine.facts import ImageFacts
-from sandbox.evidence.records import InstallReceipt
+from sandbox.evidence.records import InstallReceipt, ResourceUse
 from sandbox.runtimes.library import Bundle
 
 

@@ -10,12 +10,12 @@ from typing import Literal
 
 from sandbox.agents.outcome import Outcome, OutcomeKind
 from sandbox.agents.ports import Place
-from sandbox.engine.cgroup import ResourceUse
 from sandbox.errors import NotFound, SandboxError
 from sandbox.evidence.records import (
     CleanupReceipt,
     Gap,
     Observations,
+    ResourceUse,
     SandboxObservation,
     ToolCall,
 )
@@ -147,7 +147,6 @@ def _sandbox(
     outcome: Outcome | None,
     use: ResourceUse | None,
 ) -> SandboxObservation:
-    peak = None if use is None or use.memory_peak_bytes is None else use.memory_peak_bytes / 2**20
     return SandboxObservation(
         role="agent",
         provider="docker",
@@ -155,9 +154,9 @@ def _sandbox(
         outcome=_sandbox_outcome(receipt, outcome, use),
         exit_code=None if receipt is None else receipt.return_code,
         wall_time_s=None if receipt is None else receipt.duration_s,
-        cpu_time_s=None if use is None else use.cpu_s,
-        peak_memory_mib=peak,
-        resource_usage_source=None if use is None else "cgroup",
+        cpu_time_s=None if use is None else use.cpu_time_s,
+        peak_memory_mib=None if use is None else use.peak_memory_mib,
+        resource_usage_source=None if use is None else use.source,
         error_type=None if outcome is None or outcome.gradable else outcome.kind.value,
     )
 

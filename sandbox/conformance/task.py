@@ -153,9 +153,7 @@ class Task:
             self.server, session_dir=self._session_dir(), verifier=self._verified
         )
         try:
-            self.footprint = tuple(
-                FileChange(path=change.path, change=change.kind) for change in self.sandbox.diff()
-            )
+            self.footprint = self.sandbox.diff()
         except SandboxError as error:
             errors.append(f"footprint: {error.message}")
 

@@ -10,7 +10,6 @@ from sandbox.engine.sandbox import Sandbox
 from sandbox.errors import EngineFailure, NotFound, SandboxError
 from sandbox.evidence.cell import VerifierResult, WitnessRecord
 from sandbox.evidence.records import (
-    ResourceUse,
     ScriptReport,
     Survivor,
     ToolExpectation,
@@ -90,7 +89,7 @@ class Witness:
             network_interfaces=None if look is None else _lines(look[0]),
             task_home=None if look is None else look[3],
             verifier=verifier,
-            resources=self._try("its resources", self._resources),
+            resources=self._try("its resources", self._sandbox.resources),
             errors=tuple(self._errors),
         )
 
@@ -103,16 +102,6 @@ class Witness:
         if ended.exit_code != 0 or len(parts) != 4:
             raise EngineFailure(f"looking around ended with {ended.exit_code}: {ended.stderr.text}")
         return parts
-
-    def _resources(self) -> ResourceUse:
-        use = self._sandbox.resources()
-        peak = use.memory_peak_bytes
-        return ResourceUse(
-            cpu_time_s=use.cpu_s,
-            peak_memory_mib=None if peak is None else round(peak / 2**20, 2),
-            oom_kills=use.oom_kills,
-            source="cgroup",
-        )
 
     def _survivors(self) -> tuple[Survivor, ...]:
         return tuple(

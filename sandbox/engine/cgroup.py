@@ -10,11 +10,11 @@ import os
 import signal
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 from sandbox.errors import EngineFailure
+from sandbox.evidence.records import ResourceUse
 
 Hierarchy = Literal["unified", "freezer"]
 UNIFIED = ""
@@ -22,16 +22,15 @@ KILL_PASSES = 50
 KILL_DEADLINE_S = 10.0
 
 
-@dataclass(frozen=True, kw_only=True)
-class ResourceUse:
-    """What a sandbox has used since its start; None where this kernel does not count it.
+def measured(
+    *, cpu_s: float | None, memory_peak_bytes: int | None, oom_kills: int | None, source: str
+) -> ResourceUse:
+    """Put the kernel's figures in the record's units; None where this kernel does not count.
 
-    ``memory_peak_bytes`` counts page cache and /tmp too, as the kernel's limit does.
+    The peak counts page cache and /tmp too, as the kernel's limit does.
     """
-
-    cpu_s: float | None
-    memory_peak_bytes: int | None
-    oom_kills: int | None
+    peak = None if memory_peak_bytes is None else memory_peak_bytes / 2**20
+    return ResourceUse(cpu_time_s=cpu_s, peak_memory_mib=peak, oom_kills=oom_kills, source=source)
 
 
 def parse_membership(text: str) -> dict[str, str]:
@@ -124,13 +123,15 @@ class ContainerCgroups:
         memory, unified = self.paths.get("memory"), self.paths.get(UNIFIED)
         if memory:
             cpu = _number(self.paths.get("cpuacct"), "cpuacct.usage")
-            return ResourceUse(
+            return measured(
+                source="cgroup-v1",
                 cpu_s=None if cpu is None else cpu / 1e9,
                 memory_peak_bytes=_number(memory, "memory.max_usage_in_bytes"),
                 oom_kills=_count(memory, "memory.oom_control", "oom_kill"),
             )
         spent = _count(unified, "cpu.stat", "usage_usec")
-        return ResourceUse(
+        return measured(
+            source="cgroup-v2",
             cpu_s=None if spent is None else spent / 1e6,
             memory_peak_bytes=_number(unified, "memory.peak"),
             oom_kills=_count(unified, "memory.events", "oom_kill"),

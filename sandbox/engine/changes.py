@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Literal
+
+from sandbox.evidence.records import FileChange
 
 KINDS: dict[int, Literal["modified", "added", "deleted"]] = {
     0: "modified",
@@ -13,18 +14,13 @@ KINDS: dict[int, Literal["modified", "added", "deleted"]] = {
 }
 
 
-@dataclass(frozen=True, kw_only=True)
-class FileChange:
-    """One path that differs from the image; folders count as modified with their content."""
-
-    path: str
-    kind: Literal["modified", "added", "deleted"]
-
-
 def parse_changes(said: Iterable[Mapping[str, object]] | None) -> tuple[FileChange, ...]:
-    """Read the engine's answer to "changes" (``Kind`` 0, 1, 2; null for none), by path."""
+    """Read the engine's answer to "changes" (``Kind`` 0, 1, 2; null for none), by path.
+
+    Folders count as modified with their content.
+    """
     changes = [
-        FileChange(path=str(change["Path"]), kind=KINDS[int(str(change["Kind"]))])
+        FileChange(path=str(change["Path"]), change=KINDS[int(str(change["Kind"]))])
         for change in said or ()
     ]
     return tuple(sorted(changes, key=lambda change: change.path))

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
-from sandbox.engine.cgroup import ContainerCgroups, ResourceUse
+from sandbox.engine.cgroup import ContainerCgroups, measured
 from sandbox.engine.processes import ProcessInfo, from_host, from_probe
+from sandbox.evidence.records import ResourceUse
 
 
 class Observer(Protocol):
@@ -58,7 +59,8 @@ def parse_use(text: str) -> ResourceUse:
             found[words[1], words[2] if len(words) == 4 else ""] = int(words[-1])
     spent, spent_v1 = found.get(("cpu.stat", "usage_usec")), found.get(("cpuacct.usage", ""))
     cpu = spent_v1 / 1e9 if spent_v1 is not None else None if spent is None else spent / 1e6
-    return ResourceUse(
+    return measured(
+        source="cgroup-v2" if spent_v1 is None else "cgroup-v1",
         cpu_s=cpu,
         memory_peak_bytes=found.get(
             ("memory.max_usage_in_bytes", ""), found.get(("memory.peak", ""))

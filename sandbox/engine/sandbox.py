@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Any, Protocol, Self
 
 from sandbox.engine.archive import Owner, PutFile
-from sandbox.engine.cgroup import ResourceUse
-from sandbox.engine.changes import FileChange, parse_changes
+from sandbox.engine.changes import parse_changes
 from sandbox.engine.client import Engine
 from sandbox.engine.command import Command, ExecResult
 from sandbox.engine.facts import ImageFacts, parse_facts
@@ -22,6 +21,7 @@ from sandbox.engine.owner import Ownership
 from sandbox.engine.processes import ProcessInfo, of_the_task
 from sandbox.engine.running import Running, is_root
 from sandbox.errors import ContainerGone, Unsupported, UsageError
+from sandbox.evidence.records import FileChange, ResourceUse
 
 DEFAULT_CAP_BYTES = 1 << 20
 

@@ -124,7 +124,7 @@ def test_odd_names_and_words(make: Callable[..., Sandbox]) -> None:
 def test_diff(make: Callable[..., Sandbox]) -> None:
     with make() as own:
         sh(own, "echo x >/opt/new; echo y >>/etc/profile; rm /etc/os-release; echo z >/tmp/z")
-        changes = {change.path: change.kind for change in own.diff()}
+        changes = {change.path: change.change for change in own.diff()}
         assert changes["/opt/new"] == "added"
         assert changes["/etc/profile"] == "modified"
         assert changes["/etc/os-release"] == "deleted"
@@ -138,8 +138,8 @@ def test_resources(make: Callable[..., Sandbox], tracking: str) -> None:
         assert sh(own, "i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done").ok
         assert sh(own, "dd if=/dev/zero of=/tmp/x bs=1M count=64").ok
         after = own.resources()
-        assert after.cpu_s > before.cpu_s + 0.05
-        assert after.memory_peak_bytes >= 64 << 20
+        assert after.cpu_time_s > before.cpu_time_s + 0.05
+        assert after.peak_memory_mib >= 64
         assert after.oom_kills == before.oom_kills == 0
 
 

@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from sandbox.engine.archive import PutFile
-from sandbox.engine.cgroup import ResourceUse
 from sandbox.engine.facts import ImageFacts
 from sandbox.errors import ContainerGone, InstallError, NotFound, SandboxError, Unsupported
 from sandbox.evidence.records import (
@@ -21,6 +20,7 @@ from sandbox.evidence.records import (
     MessageItem,
     ModelCallRef,
     Observations,
+    ResourceUse,
     ToolCall,
     ToolStatus,
 )
@@ -145,7 +145,7 @@ class FolderPlace:
 
     def resources(self) -> ResourceUse:
         self._enter("resources", [])
-        return ResourceUse(cpu_s=0.5, memory_peak_bytes=2**20, oom_kills=0)
+        return ResourceUse(cpu_time_s=0.5, peak_memory_mib=1.0, oom_kills=0, source="fake")
 
 
 @dataclass

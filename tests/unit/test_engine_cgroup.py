@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from sandbox.engine.cgroup import (
     ContainerCgroups,
-    ResourceUse,
     kill_group,
+    measured,
     move,
     parse_counts,
     parse_membership,
@@ -114,7 +114,9 @@ def test_use_by_version_1(kernel: Path) -> None:
     (groups.paths["memory"] / "memory.max_usage_in_bytes").write_text("4096\n")
     (groups.paths["memory"] / "memory.oom_control").write_text("oom_kill 2\n")
     (groups.paths["cpuacct"] / "cpuacct.usage").write_text("1500000000\n")
-    assert groups.use() == ResourceUse(cpu_s=1.5, memory_peak_bytes=4096, oom_kills=2)
+    assert groups.use() == measured(
+        cpu_s=1.5, memory_peak_bytes=4096, oom_kills=2, source="cgroup-v1"
+    )
 
 
 def test_use_by_version_2(kernel: Path) -> None:
@@ -123,14 +125,16 @@ def test_use_by_version_2(kernel: Path) -> None:
     (unified / "memory.peak").write_text("8192\n")
     (unified / "memory.events").write_text("oom 9\noom_kill 1\n")
     use = ContainerCgroups({"": unified}).use()
-    assert use == ResourceUse(cpu_s=2.5, memory_peak_bytes=8192, oom_kills=1)
+    assert use == measured(cpu_s=2.5, memory_peak_bytes=8192, oom_kills=1, source="cgroup-v2")
 
 
 def test_what_is_not_counted_is_unknown(kernel: Path) -> None:
     groups = ContainerCgroups.of(7, ID, proc=kernel / "proc")
-    nothing = ResourceUse(cpu_s=None, memory_peak_bytes=None, oom_kills=None)
-    assert groups.use() == nothing
-    assert ContainerCgroups({"": kernel / "gone"}).use() == nothing
+    for use, source in (
+        (groups.use(), "cgroup-v1"),
+        (ContainerCgroups({"": kernel / "gone"}).use(), "cgroup-v2"),
+    ):
+        assert use == measured(cpu_s=None, memory_peak_bytes=None, oom_kills=None, source=source)
 
 
 def test_groups_that_are_gone(tmp_path: Path) -> None:

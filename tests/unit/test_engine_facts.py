@@ -6,11 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sandbox.engine.changes import FileChange, parse_changes
+from sandbox.engine.changes import parse_changes
 from sandbox.engine.facts import ImageFacts, Place, parse_facts
 from sandbox.engine.observer import ProbeObserver, parse_use
 from sandbox.engine.processes import ProcessInfo, from_probe, of_the_task, parse_process
 from sandbox.errors import EngineFailure
+from sandbox.evidence.records import FileChange
 
 COMMON = "uid=0\ngid=0\nuser=root\nhome=/root\nworkdir=/\npath=/bin\nmachine=x86_64\n"
 GLIBC = "mapped=/usr/lib/x86_64-linux-gnu/libc.so.6\nloader=/lib64/ld-linux-x86-64.so.2\n"
@@ -150,12 +151,12 @@ def test_a_probe_is_read() -> None:
     assert (first.pid, first.argv, first.identity) == (7, ("sleep", "10"), "7:5")
     assert (second.uid, second.argv) == (1000, ("[a) (b]",))
     use = observer.use()
-    assert (use.cpu_s, use.memory_peak_bytes, use.oom_kills) == (2.0, 77, 4)
+    assert (use.cpu_time_s, use.peak_memory_mib, use.oom_kills) == (2.0, 77 / 2**20, 4)
 
 
 def test_a_probe_of_version_2() -> None:
     use = parse_use("M cpu.stat usage_usec 5\nM memory.peak 9 \nM memory.events oom_kill 1\nM x\n")
-    assert (use.cpu_s, use.memory_peak_bytes, use.oom_kills) == (5e-6, 9, 1)
+    assert (use.cpu_time_s, use.peak_memory_mib, use.oom_kills) == (5e-6, 9 / 2**20, 1)
     assert parse_use("").oom_kills is None
     assert from_probe("") == ()
 
@@ -163,8 +164,8 @@ def test_a_probe_of_version_2() -> None:
 def test_changes() -> None:
     said = [{"Path": "/b", "Kind": 1}, {"Path": "/a", "Kind": 0}, {"Path": "/c", "Kind": 2}]
     assert parse_changes(said) == (
-        FileChange(path="/a", kind="modified"),
-        FileChange(path="/b", kind="added"),
-        FileChange(path="/c", kind="deleted"),
+        FileChange(path="/a", change="modified"),
+        FileChange(path="/b", change="added"),
+        FileChange(path="/c", change="deleted"),
     )
     assert parse_changes(None) == ()
