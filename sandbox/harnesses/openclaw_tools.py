@@ -65,15 +65,13 @@ def tool_result(result: Message) -> ToolResultItem:
 def tool_call(call: Call) -> tuple[ToolCall, list[Gap]]:
     """Return the observation of a call, and gaps for what nothing tells."""
     status, error_type = _end(call)
-    told = call.later or call.result
-    started_at = _started_at(call)
+    started_at = seconds(details_of(call.result).get("startedAt"))
     completed_at = None
     duration_ms = None
-    if told is not None and status is not ToolStatus.INCOMPLETE:
-        completed_at = seconds(told.timestamp)
-        duration_ms = _duration_ms(told)
-    if duration_ms is None and started_at is not None and completed_at is not None:
-        duration_ms = round(max(0.0, completed_at - started_at) * 1000, 3)
+    # Of a background command nobody knows more than that it had ended when it was asked about.
+    if call.result is not None and process_of(call.result) is None:
+        completed_at = seconds(call.result.timestamp)
+        duration_ms = _duration_ms(call.result)
     timed = {started_at, completed_at, duration_ms} != {None}
     record = ToolCall(
         invocation_id=call.invocation_id,
@@ -88,10 +86,10 @@ def tool_call(call: Call) -> tuple[ToolCall, list[Gap]]:
     )
     gaps = []
     if status is ToolStatus.INCOMPLETE:
-        why = "it was not answered" if told is None else "it was left running"
+        why = "it was not answered" if call.result is None else "it was left running"
         gaps.append(_gap(call, TOOL_OUTCOME_UNAVAILABLE, why))
     elif duration_ms is None:
-        gaps.append(_gap(call, TOOL_TIMING_UNAVAILABLE, "only its end is recorded"))
+        gaps.append(_gap(call, TOOL_TIMING_UNAVAILABLE, "its duration is not recorded"))
     return record, gaps
 
 
@@ -143,10 +141,6 @@ def _failure(told: Message) -> _End | None:
     if details.get("status") == "failed":
         return ToolStatus.FAILED, "no_exit_code"  # a signal ended it
     return (ToolStatus.FAILED, "tool_error") if told.isError else None
-
-
-def _started_at(call: Call) -> float | None:
-    return seconds(details_of(call.result).get("startedAt"))
 
 
 def _duration_ms(told: Message) -> float | None:
