@@ -44,9 +44,8 @@ DATABASE = "kilo.db"
 
 _PERMISSION = {"*": "allow", "skill": "deny"}
 _NOBODY = "http://127.0.0.1:9"  # where nothing listens: refused at once, no name looked up
-_TRIES = (
-    5  # further tries of a model request; without a limit an unreachable model is asked for ever
-)
+# Further tries of a model request; without a limit 7.7.7 asks an unreachable model for ever.
+_TRIES = 5
 _HASTY_TRIES = 2
 
 _OFF = (
