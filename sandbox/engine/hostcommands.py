@@ -6,7 +6,6 @@ import os
 import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -95,19 +94,19 @@ class LocalCommands:
 
     def spawn(self, argv: Sequence[str], *, log: Path) -> int:
         """Start ``argv``, detached."""
-        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
-        return os.posix_spawn(
-            "/bin/sh",
-            ["sh", "-c", _DETACHED, "sh", *argv],
-            _environment(),
-            file_actions=[
-                (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
-                (os.POSIX_SPAWN_OPEN, 1, str(log), flags, 0o644),
-                (os.POSIX_SPAWN_DUP2, 1, 2),
-                *((os.POSIX_SPAWN_CLOSE, number) for number in _inherited_files()),
-            ],
-            setsid=True,
-        )
+        with log.open("ab") as stream:
+            # Not os.posix_spawn: glibc's leaves signals 32 and 33 ignored, and everything that the
+            # engine starts would inherit that. Popen closes what the caller holds open, too.
+            process = subprocess.Popen(
+                ["/bin/sh", "-c", _DETACHED, "sh", *argv],
+                env=_environment(),
+                stdin=subprocess.DEVNULL,
+                stdout=stream,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        process.returncode = 0  # nobody waits through this object: has_ended asks the kernel
+        return process.pid
 
     def has_ended(self, pid: int) -> bool:
         """Ask the kernel, and let it forget the child when it has ended."""
@@ -123,19 +122,6 @@ def _stop(process: subprocess.Popen[str]) -> None:
         process.wait(_GRACE_S)
     except subprocess.TimeoutExpired:
         process.kill()
-
-
-def _inherited_files() -> list[int]:
-    """Return files beyond the streams that a child would get, such as the pipes of a make.
-
-    Whoever waits for the end of such a pipe would wait for the end of the started program.
-    """
-    found = []
-    for entry in Path("/proc/self/fd").iterdir():
-        with suppress(OSError):  # the folder's own file is closed by now
-            if int(entry.name) > 2 and os.get_inheritable(int(entry.name)):
-                found.append(int(entry.name))
-    return found
 
 
 def _search_path() -> str:

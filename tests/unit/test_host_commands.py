@@ -72,3 +72,13 @@ def test_a_started_program_is_on_its_own(tmp_path: Path) -> None:
     finally:
         os.close(reading)
         os.close(writing)
+
+
+def test_what_is_started_ignores_no_signal(tmp_path: Path) -> None:
+    """An engine that ignores a signal hands that on to everything it starts."""
+    log = tmp_path / "log"
+    pid = HOST.spawn(["sh", "-c", "grep SigIgn /proc/self/status; echo end"], log=log)
+    said = wait_for(log)
+    while not HOST.has_ended(pid):
+        time.sleep(0.01)
+    assert int(said.split()[1], 16) == 0
