@@ -15,6 +15,8 @@ LC_ALL=C
 export LC_ALL
 
 readonly NAME=install.sh
+readonly newline='
+'
 work=''   # our temporary sibling of the prefix, while there is one
 ours=''   # the prefix, while it is ours to remove
 prefix='' # where the bundle goes
@@ -169,7 +171,8 @@ move() {
     ensure "cannot move to $prefix" mv -- "$work/tree" "$prefix"
 }
 
-# check_version PROGRAM EXPECTED ARGUMENT...: standard output, with nothing inherited.
+# check_version PROGRAM EXPECTED ARGUMENT...: standard output's first line, with nothing inherited.
+# (What follows it names folders with some harnesses.)
 check_version() {
     program=$1
     expected=$2
@@ -180,9 +183,10 @@ check_version() {
             PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin \
             "$program" "$@" </dev/null 2>"$work/errors"
     ) || code=$?
-    if [ "$code" -ne 0 ] || [ "$printed" != "$expected" ]; then
+    first=${printed%%"$newline"*}
+    if [ "$code" -ne 0 ] || [ "$first" != "$expected" ]; then
         while IFS= read -r line; do say "| $line"; done <"$work/errors"
-        err 7 "$program $* printed '$printed' with exit code $code, pinned is '$expected'"
+        err 7 "$program $* printed '$first' with exit code $code, pinned is '$expected'"
     fi
 }
 

@@ -13,7 +13,7 @@ from sandbox.runtimes.trees import NpmTreePin, PipTreePin
 def content_place(name: str, content: Content) -> str | None:
     """Return where an archive member goes, or None when it is not wanted."""
     take = content.take.removeprefix("./")
-    if not is_below(name, take):
+    if take and not is_below(name, take):
         return None
     if not content.take.endswith("/"):
         return content.put

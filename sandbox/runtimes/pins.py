@@ -94,7 +94,8 @@ class Runtime(Said):
 class HarnessPin(Said):
     """A harness, and its runtime for each of the ``platforms`` that it promises.
 
-    ``version_argv`` follows the entry; ``version_output`` is all it must print to stdout.
+    ``version_argv`` follows the entry; ``version_output`` is the first line that it must print to
+    stdout.
     """
 
     licence: Line
