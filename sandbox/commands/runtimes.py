@@ -12,6 +12,7 @@ from sandbox.errors import ExitCode
 from sandbox.evidence.records import Record
 from sandbox.progress import progress
 from sandbox.runtimes.library import RuntimeLibrary
+from sandbox.runtimes.tools import host_platform
 
 _ACTIONS = {
     "list": "harness, version, platform, size, licence, and whether the bundle is here",
@@ -30,7 +31,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
         action.add_argument("--json", action="store_true", help="print JSON")
         if name == "fetch":
             action.add_argument("--harness", action="append", metavar="GLOB")
-            action.add_argument("--platform", action="append", metavar="GLOB")
+            action.add_argument(
+                "--platform", action="append", metavar="GLOB", help=f"default: {_here()}"
+            )
+
+
+def _here() -> str:
+    """Return the glob of the platforms that this machine's sandboxes can be."""
+    return host_platform().rpartition("-")[0] + "-*"
 
 
 def run(arguments: argparse.Namespace) -> ExitCode:
@@ -58,7 +66,7 @@ def _act(
             for entry in entries
         ]
     if arguments.action == "fetch":
-        fetched = library.fetch(arguments.harness or ("*",), arguments.platform or ("*",))
+        fetched = library.fetch(arguments.harness or ("*",), arguments.platform or (_here(),))
         return fetched, [
             f"{item.bundle.harness} {item.bundle.version} {item.bundle.platform}: "
             f"{item.bundle.path} ({'here already' if item.already_here else 'fetched'}, "

@@ -9,12 +9,13 @@ from __future__ import annotations
 import errno
 import os
 import re
+import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from sandbox.cache import writable
-from sandbox.errors import CacheUnusable, FetchError, SandboxError
+from sandbox.errors import CacheUnusable, FetchError, PrerequisiteMissing, SandboxError
 from sandbox.progress import Step
 from sandbox.runtimes.client import run_client
 
@@ -48,6 +49,15 @@ class Apt:
     program: str = "apt-get"
     env: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
 
+    def check(self, what: str) -> None:
+        """Raise ``PrerequisiteMissing`` when this machine has no apt to bring ``what``."""
+        if not shutil.which(self.program, path=self.env.get("PATH", os.defpath)):
+            raise PrerequisiteMissing(
+                f"this machine has no {self.program}, which brings {what}",
+                cure="use a Debian or Ubuntu machine; or put the file, from the store of one, into"
+                " this machine's store under the same name: its hash is checked",
+            )
+
     def download(
         self,
         name: str,
@@ -73,6 +83,7 @@ class Apt:
             PrerequisiteMissing: the host has no apt.
         """
         what = f"{name} {version} ({architecture})"
+        self.check(what)
         debs, lists = folder / "debs", folder / "lists"
         with writable(folder):
             debs.mkdir()

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import posixpath
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from sandbox.runtimes.artifacts import ArtifactPin
 from sandbox.runtimes.entries import ExecEntry, LinkEntry, launcher
 from sandbox.runtimes.layout import bin_links, content_place, is_bin, package_places
 from sandbox.runtimes.lock import LockedArtifact, LockedPackage
+from sandbox.runtimes.needing import needs_of
 from sandbox.runtimes.pins import INSTALLERS, Content, HarnessPin, Runtime, TreeContent
 from sandbox.runtimes.staging import Assembled, Staging
 from sandbox.runtimes.trees import TreePin
@@ -77,7 +78,8 @@ def assemble(
     used = [ingredients[name] for name in artifacts_of(runtime)]
     said = _manifest(harness, pin, runtime, used=used, groves=groves, files=staging.described())
     staging.add_data("MANIFEST.json", said)
-    return staging.write(out)
+    needs = needs_of(staging.entries, runtime.entry, platform=runtime.platforms[0])
+    return replace(staging.write(out), needs=needs)
 
 
 def artifacts_of(runtime: Runtime) -> tuple[str, ...]:

@@ -7,14 +7,14 @@ from typing import Literal
 
 from sandbox.errors import SandboxError
 from sandbox.evidence.records import Record
-from sandbox.runtimes.artifacts import NpmPin, PipPin
+from sandbox.runtimes.artifacts import AptPin, NpmPin, PipPin
 from sandbox.runtimes.library import RuntimeLibrary
 
 
 class RegistryFinding(Record):
     """One client: ``ok`` whether its registry answered; ``detail`` and ``cure`` when it did not."""
 
-    client: Literal["npm", "pip"]
+    client: Literal["npm", "pip", "apt"]
     ok: bool
     detail: str
     cure: str | None = None
@@ -41,6 +41,8 @@ def registry_findings(
             detail = "not asked: no npm on this machine; pip brings the pinned one when needed"
             asked = RegistryFinding(client="npm", ok=True, detail=detail)
         found.append(asked)
+    if debian := _first(pin.name for pin in pins if isinstance(pin, AptPin)):
+        found.append(_asked("apt", lambda: clients.apt.check(debian), "apt-get is here"))
     return tuple(found)
 
 
@@ -48,9 +50,13 @@ def _first(names: Iterable[str]) -> str | None:
     return min(names, default=None)
 
 
-def _asked(client: Literal["npm", "pip"], ask: Callable[[], None]) -> RegistryFinding:
+def _asked(
+    client: Literal["npm", "pip", "apt"],
+    ask: Callable[[], None],
+    good: str = "its registry answers",
+) -> RegistryFinding:
     try:
         ask()
     except SandboxError as error:
         return RegistryFinding(client=client, ok=False, detail=error.message, cure=error.cure)
-    return RegistryFinding(client=client, ok=True, detail="its registry answers")
+    return RegistryFinding(client=client, ok=True, detail=good)

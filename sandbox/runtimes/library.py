@@ -11,7 +11,6 @@ from typing import Literal, Self
 
 from sandbox.cache import locked
 from sandbox.errors import IntegrityError, NothingSelected, Unsupported
-from sandbox.evidence.records import Record
 from sandbox.progress import PlainProgress, Progress
 from sandbox.runtimes.fetch import Source
 from sandbox.runtimes.integrity import Integrity
@@ -23,62 +22,24 @@ from sandbox.runtimes.lock import (
     lock_path_for,
     write_lock,
 )
+from sandbox.runtimes.needs import Needs
 from sandbox.runtimes.pins import HarnessPin, Pins, Runtime, default_pins_path, load_pins
+from sandbox.runtimes.reports import Bundle, FetchEntry, LockEntry, RuntimeEntry, VerifyEntry
 from sandbox.runtimes.resolve import lock as resolve_lock
 from sandbox.runtimes.resolve import unchanged
 from sandbox.runtimes.sources import Sources
 from sandbox.runtimes.store import Store
 from sandbox.runtimes.workshop import Workshop
 
-
-class Bundle(Record):
-    """A verified bundle on this machine; ``path`` is its tar, ``size`` its bytes."""
-
-    harness: str
-    version: str
-    platform: str
-    path: Path
-    sha256: str
-    size: int
-    version_argv: tuple[str, ...]
-    version_output: str
-
-
-class RuntimeEntry(Record):
-    """One line of `runtimes list`: a bundle as locked, and whether its file is here."""
-
-    harness: str
-    version: str
-    platform: str
-    licence: str
-    size: int
-    sha256: str
-    artifacts: tuple[str, ...]
-    cached: bool
-
-
-class FetchEntry(Record):
-    """One line of `runtimes fetch`: a bundle that is here now, and how long that took."""
-
-    bundle: Bundle
-    already_here: bool
-    duration_s: float
-
-
-class VerifyEntry(Record):
-    """One line of `runtimes verify`: a cached file, hashed; ``detail`` says what is wrong."""
-
-    kind: Literal["lock", "artifact", "bundle"]
-    name: str
-    status: Literal["ok", "absent", "corrupt"]
-    detail: str = ""
-
-
-class LockEntry(Record):
-    """What `runtimes lock` did: the lock's path, and whether the file changed."""
-
-    path: Path
-    changed: bool
+__all__ = [
+    "Bundle",
+    "FetchEntry",
+    "LockEntry",
+    "RuntimeEntry",
+    "RuntimeLibrary",
+    "VerifyEntry",
+    "ensure_bundle",
+]
 
 
 class RuntimeLibrary:
@@ -166,11 +127,25 @@ class RuntimeLibrary:
                 size=bundle.size,
                 sha256=bundle.sha256,
                 artifacts=bundle.artifacts,
+                needs=bundle.needs,
+                redistributable=all(
+                    self.pins.artifact[one].redistributable for one in bundle.artifacts
+                ),
                 cached=self.store.bundle(bundle.sha256).is_file(),
             )
             for name, platforms in sorted(self.lock().bundles.items())
             for platform, bundle in sorted(platforms.items())
         )
+
+    def needs(self, harness: str, platform: str) -> Needs:
+        """Return what the bundle of a harness needs of an image; nothing is fetched.
+
+        Raises:
+            UsageError: no such harness, or the lock is stale.
+            Unsupported: the harness has no pin for that platform.
+        """
+        _runtime(harness, self.pins.harness_pin(harness), platform)
+        return next(b.needs for p, b in self.lock().bundles[harness].items() if p == platform)
 
     def ensure_bundle(self, harness: str, platform: str) -> Bundle:
         """Return the verified bundle of a harness, fetching and assembling it if need be.

@@ -16,6 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from sandbox.errors import PrerequisiteMissing, UsageError
 from sandbox.runtimes.integrity import IntegrityText
+from sandbox.runtimes.needs import Needs
 from sandbox.runtimes.pins import Pins, default_pins_path, explain
 from sandbox.runtimes.trees import digest_of, source_of
 from sandbox.runtimes.words import DebianVersion, Inside, Name, Platform, Word
@@ -73,11 +74,12 @@ class LockedTree(_Locked):
 
 
 class LockedBundle(_Locked):
-    """One bundle: what it was made of, and the size (bytes) and sha256 of the tar."""
+    """One bundle: what it was made of and needs, and the size (bytes) and sha256 of the tar."""
 
     version: Word
     artifacts: tuple[Name, ...]
     trees: tuple[Name, ...] = ()
+    needs: Needs
     size: Size
     sha256: Sha256
 
@@ -101,6 +103,7 @@ class Lock(_Locked):
                 tree["packages"][at] = f"@{len(lines)}@"
                 lines.append(json.dumps(said, sort_keys=True))
         for bundle in (one for each in data["bundles"].values() for one in each.values()):
+            bundle["needs"] = {key: value for key, value in bundle["needs"].items() if value}
             if not bundle["trees"]:
                 del bundle["trees"]
         text = json.dumps(data, indent=2, sort_keys=True) + "\n"

@@ -11,6 +11,7 @@ import json
 import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from urllib.parse import quote, urlsplit, urlunsplit
 
@@ -149,6 +150,18 @@ class NpmRegistry:
             return False
         return True
 
+    def releases(self, name: str) -> dict[str, datetime | None]:
+        """Return every version that the registry holds, with its time of publication.
+
+        Raises:
+            FetchError: no registry, or no such package.
+        """
+        url = self._settings.registry_for(name) + quote(name, safe="@")
+        answer = self._http.json(url, self._settings.headers_for(url), what=name)
+        said = answer if isinstance(answer, dict) else {}
+        times = said.get("time", {})
+        return {version: _time(times.get(version)) for version in said.get("versions", {})}
+
     def answers(self, name: str, *, timeout_s: float) -> None:
         """Ask the registry for a package once; ``FetchError`` when it does not answer."""
         url = self._settings.registry_for(name) + quote(name, safe="@")
@@ -166,6 +179,13 @@ class NpmRegistry:
             except FetchError as error:
                 failed = failed or error
         raise failed or FetchError(f"{what}: no address")
+
+
+def _time(text: object) -> datetime | None:
+    try:
+        return datetime.fromisoformat(str(text))
+    except ValueError:
+        return None
 
 
 def _comparable(said: Integrity, pinned: Integrity) -> bool:

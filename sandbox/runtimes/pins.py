@@ -95,7 +95,7 @@ class HarnessPin(Said):
     """A harness, and its runtime for each of the ``platforms`` that it promises.
 
     ``version_argv`` follows the entry; ``version_output`` is the first line that it must print to
-    stdout.
+    stdout. ``unavailable`` says why there is no runtime for a platform.
     """
 
     licence: Line
@@ -103,6 +103,7 @@ class HarnessPin(Said):
     version_argv: tuple[Line, ...] = ("--version",)
     version_output: Line
     platforms: Annotated[tuple[Platform, ...], Field(min_length=1)]
+    unavailable: dict[Platform, Line] = Field(default_factory=dict)
     runtime: tuple[Runtime, ...]
 
     @model_validator(mode="after")
@@ -113,6 +114,8 @@ class HarnessPin(Said):
             raise ValueError(f"platform named twice: {', '.join(twice)}")
         if missing := sorted(promised.keys() - served.keys()):
             raise ValueError(f"no runtime for the promised platform: {', '.join(missing)}")
+        if both := sorted(promised.keys() & self.unavailable.keys()):
+            raise ValueError(f"promised and unavailable: {', '.join(both)}")
         if extra := sorted(served.keys() - promised.keys()):
             raise ValueError(f"runtime for a platform that is not promised: {', '.join(extra)}")
         return self
@@ -122,8 +125,10 @@ class HarnessPin(Said):
         for runtime in self.runtime:
             if platform in runtime.platforms:
                 return runtime
+        reasons = {str(key): reason for key, reason in self.unavailable.items()}
+        why = f" ({reasons[platform]})" if platform in reasons else ""
         raise Unsupported(
-            f"no pin for platform {platform}; pinned: {', '.join(self.platforms)}",
+            f"no pin for platform {platform}{why}; pinned: {', '.join(self.platforms)}",
             cure="use an image of a pinned platform, or add a runtime table to pins.toml",
         )
 

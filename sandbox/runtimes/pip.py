@@ -129,6 +129,19 @@ class Pip:
             raise _failure(f"what {requirements} lists", errors)
         return sorted(wheels.glob("*.whl"))
 
+    def versions(self, name: str, *, python: str, deadline_s: float = 120) -> tuple[str, ...]:
+        """Return the versions of a project that the index holds for that CPython, newest first.
+
+        Raises:
+            FetchError: it could not be asked, or knows no such project.
+        """
+        argv = [*self.argv, "index", "versions", name, "--python-version", python]
+        code, out, errors = run_client(argv, env=self.env, deadline_s=deadline_s)
+        found = re.search(r"Available versions: (.*)", out)
+        if code or not found:
+            raise _failure(name, errors)
+        return tuple(found[1].split(", "))
+
     def answers(self, name: str, *, deadline_s: float) -> None:
         """Ask the index for one project's versions; ``FetchError`` when it cannot be reached."""
         argv = [*self.argv, "index", "versions", name, "--retries", "1", "--timeout", "5"]

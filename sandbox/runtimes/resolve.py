@@ -102,6 +102,7 @@ def _make(
         version=runtime.version or workshop.pins.harness[harness].version,
         artifacts=artifacts_of(runtime),
         trees=trees_of(runtime),
+        needs=made.needs,
         size=made.size,
         sha256=made.sha256,
     )

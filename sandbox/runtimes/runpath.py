@@ -3,33 +3,30 @@
 For programs that must be started directly (Bun's older executables read their payload from the file
 that the kernel started, so a loader's option is no way in) and whose libraries the image lacks. No
 byte moves: the entry for debuggers (DT_DEBUG) in the dynamic table becomes DT_RUNPATH, and its text
-goes into alignment bytes of the segment that holds the string table. Format: System V ABI chapter
-5, 64 bits, little endian.
+goes into alignment bytes of the segment that holds the string table, which now ends there.
 """
 
 from __future__ import annotations
 
-import struct
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import BinaryIO
 
-_HEADER = struct.Struct("<4sBBB9xHHIQQQIHHHHHH")
-_SEGMENT = struct.Struct("<IIQQQQQQ")
-_SECTION = struct.Struct("<IIQQQQIIQQ")
-_DYNAMIC = struct.Struct("<qQ")
-_PT_LOAD, _PT_DYNAMIC = 1, 2
+from sandbox.runtimes.elf import (
+    DT_DEBUG,
+    DT_RPATH,
+    DT_RUNPATH,
+    DT_STRSZ,
+    DT_STRTAB,
+    DYNAMIC,
+    PT_DYNAMIC,
+    PT_LOAD,
+    Extent,
+    read_tags,
+    sections_of,
+    segments_of,
+)
+
 _SHF_ALLOC, _SHT_NOBITS = 2, 8
-_DT_NULL, _DT_STRTAB, _DT_RPATH, _DT_DEBUG, _DT_RUNPATH = 0, 5, 15, 21, 29
-
-
-@dataclass(frozen=True)
-class _Extent:
-    """A piece of the file and where it is in memory."""
-
-    offset: int
-    address: int
-    size: int
 
 
 def set_runpath(program: BinaryIO, runpath: str) -> None:
@@ -38,66 +35,37 @@ def set_runpath(program: BinaryIO, runpath: str) -> None:
     Raises:
         ValueError: it is no such program, has a search path already, or has no room for one.
     """
-    segments, sections = _layout(program)
-    dynamic = next((e for kind, e in segments if kind == _PT_DYNAMIC), None)
+    _, segments = segments_of(program)
+    dynamic = next((e for kind, e in segments if kind == PT_DYNAMIC), None)
     if dynamic is None:
         raise ValueError("it is linked statically")
-    tags = _tags(program, dynamic)
-    if {_DT_RPATH, _DT_RUNPATH} & tags.keys():
+    tags = {tag: (at, value) for tag, at, value in read_tags(program, dynamic)}
+    if {DT_RPATH, DT_RUNPATH} & tags.keys():
         raise ValueError("it has a search path already")
-    if not {_DT_DEBUG, _DT_STRTAB} <= tags.keys():
+    if not {DT_DEBUG, DT_STRTAB, DT_STRSZ} <= tags.keys():
         raise ValueError("its dynamic table has no entry to spare")
-    strings = tags[_DT_STRTAB][1]
-    home = next(e for kind, e in segments if kind == _PT_LOAD and _holds(e, strings))
+    strings = tags[DT_STRTAB][1]
+    home = next(e for kind, e in segments if kind == PT_LOAD and e.holds(strings))
     text = runpath.encode() + b"\0"
-    place = _room(program, home, strings, sections, len(text))
+    place = _room(program, home, strings, _occupied(sections_of(program)), len(text))
     program.seek(place)
     program.write(text)
-    program.seek(tags[_DT_DEBUG][0])
-    program.write(_DYNAMIC.pack(_DT_RUNPATH, home.address + place - home.offset - strings))
+    at = home.address + place - home.offset - strings
+    program.seek(tags[DT_DEBUG][0])
+    program.write(DYNAMIC.pack(DT_RUNPATH, at))
+    program.seek(tags[DT_STRSZ][0])
+    program.write(DYNAMIC.pack(DT_STRSZ, at + len(text)))
 
 
-def _layout(program: BinaryIO) -> tuple[list[tuple[int, _Extent]], list[_Extent]]:
-    program.seek(0)
-    head = _HEADER.unpack(program.read(_HEADER.size))
-    if head[0] != b"\x7fELF" or head[1:3] != (2, 1):
-        raise ValueError("it is no ELF file of 64 bits, little endian")
-    segments = []
-    for fields in _table(program, head[8], _SEGMENT, head[12]):
-        kind, _, offset, address, _, size, _, _ = fields
-        segments.append((kind, _Extent(offset, address, size)))
-    sections = []
-    for fields in _table(program, head[9], _SECTION, head[14]):
-        _, kind, flags, address, offset, size, *_ = fields
+def _occupied(sections: list[tuple[int, ...]]) -> list[Extent]:
+    found = []
+    for _, kind, flags, address, offset, size, *_ in sections:
         if flags & _SHF_ALLOC and kind != _SHT_NOBITS and size:
-            sections.append(_Extent(offset, address, size))
-    return segments, sorted(sections, key=lambda extent: extent.offset)
+            found.append(Extent(offset, address, size))
+    return sorted(found, key=lambda extent: extent.offset)
 
 
-def _table(program: BinaryIO, offset: int, row: struct.Struct, count: int) -> list[tuple[int, ...]]:
-    program.seek(offset)
-    return [row.unpack(program.read(row.size)) for _ in range(count)]
-
-
-def _tags(program: BinaryIO, dynamic: _Extent) -> dict[int, tuple[int, int]]:
-    """Return tag to (offset in the file, value)."""
-    found = {}
-    for at in range(dynamic.offset, dynamic.offset + dynamic.size, _DYNAMIC.size):
-        program.seek(at)
-        tag, value = _DYNAMIC.unpack(program.read(_DYNAMIC.size))
-        if tag == _DT_NULL:
-            break
-        found[tag] = (at, value)
-    return found
-
-
-def _holds(extent: _Extent, address: int) -> bool:
-    return extent.address <= address < extent.address + extent.size
-
-
-def _room(
-    program: BinaryIO, home: _Extent, strings: int, sections: list[_Extent], size: int
-) -> int:
+def _room(program: BinaryIO, home: Extent, strings: int, sections: list[Extent], size: int) -> int:
     """Return the offset of ``size`` zero bytes between two sections, after the string table."""
     for one, two in pairwise(sections):
         start = one.offset + one.size

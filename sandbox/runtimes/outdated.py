@@ -1,0 +1,164 @@
+"""Which pins have newer versions: the newest that every wanted platform has, after a cooldown.
+
+A registry that holds a version for some platforms only (it happens) offers nothing to bump to. The
+cooldown is for releases that are taken back within days, by their vendor or for what was in them.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from pathlib import Path
+
+from sandbox.evidence.records import Record
+from sandbox.runtimes.needs import ordered
+from sandbox.runtimes.pins import HarnessPin, Pins, Runtime
+from sandbox.runtimes.sources import Sources
+from sandbox.runtimes.trees import NpmTreePin, PipTreePin, source_of
+
+COOLDOWN = timedelta(days=7)
+_PLAIN = re.compile(r"[0-9]+(\.[0-9]+)+")
+
+Releases = Mapping[str, datetime | None]
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A package that carries a harness's version, there followed by ``suffix``."""
+
+    client: str
+    name: str
+    suffix: str = ""
+    python: str = ""
+
+
+class OutdatedEntry(Record):
+    """One line of `pins outdated`: ``newest`` is None when there is nothing newer to bump to.
+
+    ``waiting`` is a newer version still: too young, or not there for all platforms.
+    """
+
+    harness: str
+    platforms: tuple[str, ...]
+    current: str
+    newest: str | None
+    released: datetime | None = None
+    waiting: str | None = None
+
+
+def outdated(
+    pins: Pins,
+    pins_path: Path,
+    ask: Callable[[Subject], Releases],
+    *,
+    now: datetime,
+    cooldown: timedelta = COOLDOWN,
+) -> tuple[OutdatedEntry, ...]:
+    """Compare each pinned version with what the registries hold.
+
+    Args:
+        pins: what is pinned.
+        pins_path: where; the sources of trees lie beside it.
+        ask: gives a package's versions, with their times where they are known.
+        now: the time to count the cooldown from.
+        cooldown: how old a release must be.
+    """
+    found = []
+    for harness, pin in sorted(pins.harness.items()):
+        for version, runtimes in sorted(_by_version(pin).items()):
+            subjects = sorted(
+                {one for r in runtimes for one in subjects_of(pins, pins_path, r, version)},
+                key=lambda one: (one.client, one.name, one.suffix),
+            )
+            platforms = tuple(sorted(p for r in runtimes for p in r.platforms))
+            offers = [_stripped(ask(subject), subject.suffix) for subject in subjects]
+            found.append(_entry(harness, platforms, version, offers, latest=now - cooldown))
+    return tuple(found)
+
+
+def ask_with(clients: Sources) -> Callable[[Subject], Releases]:
+    """Return how the package clients of this machine are asked; pip tells no times."""
+
+    def ask(subject: Subject) -> Releases:
+        if subject.client == "npm":
+            return clients.registry().releases(subject.name)
+        return dict.fromkeys(clients.pip.versions(subject.name, python=subject.python or "3.11"))
+
+    return ask
+
+
+def subjects_of(pins: Pins, pins_path: Path, runtime: Runtime, version: str) -> set[Subject]:
+    """Return the packages of a runtime that carry its harness's version."""
+    found = set()
+    for content in runtime.content:
+        artifact = pins.artifact[content.artifact]
+        head, suffix = artifact.version[: len(version)], artifact.version[len(version) :]
+        if head == version and (not suffix or suffix.startswith("-")):
+            found.add(Subject(artifact.client, artifact.name, suffix))
+    for planted in runtime.tree:
+        tree = pins.tree[planted.tree]
+        source = source_of(tree, pins_path)
+        if isinstance(tree, NpmTreePin):
+            roots = json.loads(source.read_text("utf-8"))["packages"][""]["dependencies"]
+            found |= {Subject("npm", name) for name in roots if roots[name] == version}
+        else:
+            found |= set(_asked_for(tree, source, version))
+    return found
+
+
+def _asked_for(tree: PipTreePin, source: Path, version: str) -> Iterable[Subject]:
+    """What the requirements were made from lies beside them, ending in ``.in``."""
+    asked = source.with_suffix(".in")
+    for line in asked.read_text("utf-8").splitlines() if asked.is_file() else ():
+        name, _, pinned = line.partition("==")
+        if pinned.strip() == version:
+            yield Subject("pip", name.strip(), python=tree.python)
+
+
+def _by_version(pin: HarnessPin) -> dict[str, list[Runtime]]:
+    found: dict[str, list[Runtime]] = {}
+    for runtime in pin.runtime:
+        found.setdefault(runtime.version or pin.version, []).append(runtime)
+    return found
+
+
+def _stripped(releases: Releases, suffix: str) -> Releases:
+    return {
+        version.removesuffix(suffix): time
+        for version, time in releases.items()
+        if version.endswith(suffix) and _PLAIN.fullmatch(version.removesuffix(suffix))
+    }
+
+
+def _entry(
+    harness: str,
+    platforms: tuple[str, ...],
+    current: str,
+    offers: list[Releases],
+    *,
+    latest: datetime,
+) -> OutdatedEntry:
+    newer = {v for offer in offers for v in offer if ordered(v) > ordered(current)}
+    ripe = {
+        version
+        for version in newer
+        if all(version in offer and _before(offer[version], latest) for offer in offers)
+    }
+    newest = max(ripe, key=ordered, default=None)
+    waiting = max(newer, key=ordered, default=None)
+    times = [time for offer in offers if newest and (time := offer[newest])]
+    return OutdatedEntry(
+        harness=harness,
+        platforms=platforms,
+        current=current,
+        newest=newest,
+        released=max(times, default=None),
+        waiting=waiting if waiting != newest else None,
+    )
+
+
+def _before(time: datetime | None, latest: datetime) -> bool:
+    return time is None or time <= latest

@@ -1,0 +1,64 @@
+"""What the commands of this room answer with: one record a line, also as JSON."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+from sandbox.evidence.records import Record
+from sandbox.runtimes.needs import Needs
+
+
+class Bundle(Record):
+    """A verified bundle on this machine; ``path`` is its tar, ``size`` its bytes."""
+
+    harness: str
+    version: str
+    platform: str
+    path: Path
+    sha256: str
+    size: int
+    version_argv: tuple[str, ...]
+    version_output: str
+
+
+class RuntimeEntry(Record):
+    """One line of `runtimes list`: a bundle as locked, and whether its file is here.
+
+    ``redistributable`` is False when a part of it may be fetched, but not passed on.
+    """
+
+    harness: str
+    version: str
+    platform: str
+    licence: str
+    size: int
+    sha256: str
+    artifacts: tuple[str, ...]
+    needs: Needs
+    redistributable: bool
+    cached: bool
+
+
+class FetchEntry(Record):
+    """One line of `runtimes fetch`: a bundle that is here now, and how long that took."""
+
+    bundle: Bundle
+    already_here: bool
+    duration_s: float
+
+
+class VerifyEntry(Record):
+    """One line of `runtimes verify`: a cached file, hashed; ``detail`` says what is wrong."""
+
+    kind: Literal["lock", "artifact", "bundle"]
+    name: str
+    status: Literal["ok", "absent", "corrupt"]
+    detail: str = ""
+
+
+class LockEntry(Record):
+    """What `runtimes lock` did: the lock's path, and whether the file changed."""
+
+    path: Path
+    changed: bool
