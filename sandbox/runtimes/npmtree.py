@@ -1,7 +1,7 @@
 """npm's lock file, read: which packages a platform gets, and where each goes.
 
 Format: package-lock.json, lockfileVersion 3, whose ``packages`` keys are the folders themselves
-(https://docs.npmjs.com/cli/v11/configuring-npm/package-lock-json). Left out, as npm leaves them
+(npm's own page "package-lock.json" describes it). Left out, as npm leaves them
 out: development packages, optional ones whose ``os``, ``cpu`` or ``libc`` is another, what lies
 below those, and what comes inside another package's tarball.
 """

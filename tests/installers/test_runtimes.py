@@ -19,6 +19,7 @@ from sandbox.errors import FetchError, IntegrityError
 from sandbox.progress import PlainProgress
 from sandbox.runtimes.install import install
 from sandbox.runtimes.library import Bundle, RuntimeLibrary
+from sandbox.runtimes.needs import refusals
 from sandbox.runtimes.pins import load_pins
 
 PREFIX = "/opt/harness/runtime"
@@ -68,7 +69,12 @@ def test_one_digit_of_the_lock_changed(box: Sandbox, bundle: Bundle) -> None:
 
 
 @pytest.mark.docker
-def test_the_copy_of_a_bundle_is_removed(sandbox: Start, bundle: Bundle) -> None:
+def test_the_copy_of_a_bundle_is_removed(
+    sandbox: Start, library: RuntimeLibrary, image: LoadedImage
+) -> None:
+    here = [entry for entry in library.entries() if entry.platform == image.platform]
+    smallest = min(here, key=lambda entry: entry.size)
+    bundle = library.ensure_bundle(smallest.harness, smallest.platform)
     box = sandbox()
     install(box, bundle, PREFIX)
     ended = box.exec(["ls", "-A", "/opt/harness"], deadline_s=30)
@@ -90,6 +96,47 @@ def test_codex_finds_its_companions(
         ended = box.exec([f"{PREFIX}/vendor/{companion}", "--version"], deadline_s=30)
         assert ended.exit_code in {0, 2}, companion  # it starts; 2: it has no --version
 
+
+@pytest.mark.docker
+def test_what_the_lock_says_a_bundle_needs_is_what_the_image_has(
+    bundle: Bundle, library: RuntimeLibrary, box: Sandbox
+) -> None:
+    assert refusals(library.needs(bundle.harness, bundle.platform), box.facts()) == ()
+    other = {"gnu": "musl", "musl": "gnu"}[bundle.platform.rpartition("-")[2]]
+    needs = library.needs(bundle.harness, bundle.platform.rpartition("-")[0] + f"-{other}")
+    said = [refusal.reason for refusal in refusals(needs, box.facts())]
+    assert bool(said) == (needs.interpreter is not None)  # codex is static: it starts anywhere
+
+
+@pytest.mark.docker
+@pytest.mark.parametrize("harness", ["claude-code", "hermes"])
+def test_the_bash_that_a_bundle_brings_runs_in_any_image(
+    sandbox: Start, library: RuntimeLibrary, image: LoadedImage, harness: str
+) -> None:
+    bundle = library.ensure_bundle(harness, image.platform)
+    box = sandbox(mounts=[ReadOnlyMount(source=bundle.path, target="/bundle.tar")])
+    script = (
+        "tar -xf /bundle.tar -C /tmp bin/bash && exec /tmp/bin/bash -c 'a=(1 2); echo ${#a[@]}'"
+    )
+    assert box.exec(["sh", "-c", script], deadline_s=60).stdout.text == "2\n"
+
+
+@pytest.mark.docker
+def test_hermes_has_a_database_with_full_text_search(
+    sandbox: Start, library: RuntimeLibrary, image: LoadedImage
+) -> None:
+    bundle = library.ensure_bundle("hermes", image.platform)
+    box = sandbox(mounts=[ReadOnlyMount(source=bundle.path, target="/bundle.tar")])
+    install(box, bundle, PREFIX, bundle_path="/bundle.tar")
+    ended = box.exec([f"{PREFIX}/python/bin/python3.13", "-I", "-c", FTS5], deadline_s=60)
+    assert (ended.exit_code, ended.stdout.text) == (0, "ok\n"), ended.stderr.text
+
+
+FTS5 = """
+import sqlite3, ssl, zlib, json, hashlib, uuid, asyncio, subprocess
+sqlite3.connect(":memory:").execute("create virtual table t using fts5(a)")
+print("ok")
+"""
 
 SHOW_ENV = "console.log(JSON.stringify(process.env))"
 

@@ -256,6 +256,7 @@ def test_a_machine_of_another_kind(installer: Installer, bundle: Bundle) -> None
     ("program", "said"),
     [
         ("#!/bin/sh\necho tool 1.2.4\n", "printed 'tool 1.2.4'"),
+        ("#!/bin/sh\necho\necho tool 1.2.3\n", "printed ''"),
         ("#!/bin/sh\necho tool 1.2.3; echo more\n", "more"),
         ("#!/bin/sh\necho ' tool 1.2.3'\n", "printed ' tool 1.2.3'"),
         ("#!/bin/sh\necho tool 1.2.3 >&2\n", "printed ''"),
@@ -268,6 +269,16 @@ def test_a_program_that_is_not_the_pin(
     installer: Installer, tiny: Callable[..., Bundle], program: str, said: str
 ) -> None:
     installer.refused(tiny(host_platform(), program=program), VERSION, said)
+
+
+def test_what_follows_the_first_line_is_not_the_version(
+    installer: Installer, tiny: Callable[..., Bundle]
+) -> None:
+    program = '#!/bin/sh\necho "tool 1.2.3"\necho "installed in $0"\n'
+    with installer.start(installer.argv(tiny(host_platform(), program=program))) as process:
+        out, err = process.communicate(timeout=60)
+    assert process.returncode == 0, err
+    assert json.loads(out)["version_output"] == "tool 1.2.3"
 
 
 def test_the_program_sees_a_clean_environment(
