@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -254,6 +256,33 @@ def test_a_tool_output_that_is_shown_twice_is_not_the_command_s() -> None:
         ),
     )
     assert verdict("tool_output", doubled).status is Status.FAIL
+
+
+@pytest.mark.parametrize(
+    ("shown", "status"),
+    [
+        (lambda output: json.dumps({"output": output.strip(), "exit_code": 0}), Status.PASS),
+        (lambda output: json.dumps({"output": output, "again": output}), Status.FAIL),
+        (lambda output: json.dumps({"output": output[:-9], "exit_code": 0}), Status.FAIL),
+        (lambda output: json.dumps([output]), Status.FAIL),
+        (lambda output: "{" + output, Status.PASS),
+    ],
+    ids=["whole", "twice", "cut", "no object", "no JSON"],
+)
+def test_a_tool_output_may_be_shown_as_a_string_in_json(
+    shown: Callable[[str], str], status: Status
+) -> None:
+    changed = defects.with_observed(
+        good(),
+        defects.conversation(
+            lambda item: (
+                item.model_copy(update={"output": shown(item.output)})
+                if isinstance(item, ToolResultItem)
+                else item
+            )
+        ),
+    )
+    assert verdict("tool_output", changed).status is status
 
 
 @pytest.mark.parametrize(

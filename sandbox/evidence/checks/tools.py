@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 
 from sandbox.evidence import payloads
@@ -127,10 +128,21 @@ def _output_faults(what: str, texts: list[str], tool: ToolWitness) -> list[str]:
     wanted = tool.expected.output.strip("\n")
     if not texts:
         return [f"no {what}"]
-    wrong = [text for text in texts if wanted and text.count(wanted) != 1]
+    wrong = [text for text in texts if wanted and _times(text, wanted) != 1]
     if not wrong:
         return []
     return [f"{what}: expected {_quote(wanted)} once and whole, saw {_quote(wrong[0])}"]
+
+
+def _times(text: str, wanted: str) -> int:
+    """Count ``wanted`` in a result: as it is, or in the strings of a result that is JSON."""
+    try:
+        answer = json.loads(text) if text.startswith("{") else None
+    except (ValueError, RecursionError):
+        answer = None
+    strings = answer.values() if isinstance(answer, dict) else ()
+    in_strings = sum(value.count(wanted) for value in strings if isinstance(value, str))
+    return text.count(wanted) or in_strings
 
 
 @check(
