@@ -179,7 +179,7 @@ class _Cell:
                 episode_id=EpisodeId(rollout_id=self._rollout_id),
                 task_id=TaskId(task_source=TASK_SOURCE, task_id=self._scenario.name),
                 prompt=self._scenario.prompt,
-                deadline_s=self._scenario.deadline_s,
+                deadline_s=self._scenario.deadline_s + self._harness.capabilities.slow_start_s,
             ),
             agent=AgentSessions(agent),
             resources=task,

@@ -39,7 +39,8 @@ class Capabilities(Record):
     the supervisor's deadline ends it); a stream that stalls ends by itself in either case.
     ``project_instructions`` says which instruction files of the task the harness reads although
     everything that switches them off is set. ``tools_see_key``: the model key is in the
-    environment of tools.
+    environment of tools. ``slow_start_s``: what the start may take beyond a few seconds on a busy
+    machine; a scenario whose deadline must expire gives it on top.
     """
 
     dialect: Dialect
@@ -52,6 +53,7 @@ class Capabilities(Record):
     request_deadline: bool
     project_instructions: Literal["none", "nested", "all"]
     tools_see_key: bool
+    slow_start_s: float = Field(default=0.0, ge=0)
 
 
 class LaunchContext(Record):
