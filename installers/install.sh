@@ -2,7 +2,8 @@
 # Turns a bundle into a private prefix: verify, unpack beside it, move, run, print a receipt.
 #
 #   sh install.sh --bundle FILE --sha256 HEX --prefix DIR --harness NAME --version VERSION \
-#      --platform PLATFORM --version-output TEXT [-- VERSION-ARGUMENT...]
+#      --platform PLATFORM --version-output TEXT [--version-compare all|first-line] \
+#      [-- VERSION-ARGUMENT...]
 #
 # Needs only sh, tar, a sha256 tool and the everyday file commands. The receipt (JSON, one line) is
 # all that goes to standard output. On any failure nothing is left at the prefix, no file of ours is
@@ -171,8 +172,8 @@ move() {
     ensure "cannot move to $prefix" mv -- "$work/tree" "$prefix"
 }
 
-# check_version PROGRAM EXPECTED ARGUMENT...: standard output's first line, with nothing inherited.
-# (What follows it names folders with some harnesses.)
+# check_version PROGRAM EXPECTED ARGUMENT...: its whole standard output, with nothing inherited; with
+# "first-line" only that, for programs that name their folders below it.
 check_version() {
     program=$1
     expected=$2
@@ -183,10 +184,10 @@ check_version() {
             PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin \
             "$program" "$@" </dev/null 2>"$work/errors"
     ) || code=$?
-    first=${printed%%"$newline"*}
-    if [ "$code" -ne 0 ] || [ "$first" != "$expected" ]; then
+    [ "$version_compare" = all ] || printed=${printed%%"$newline"*}
+    if [ "$code" -ne 0 ] || [ "$printed" != "$expected" ]; then
         while IFS= read -r line; do say "| $line"; done <"$work/errors"
-        err 7 "$program $* printed '$first' with exit code $code, pinned is '$expected'"
+        err 7 "$program $* printed '$printed' with exit code $code, pinned is '$expected'"
     fi
 }
 
@@ -205,7 +206,7 @@ receipt() {
 }
 
 main() {
-    bundle='' sha256='' harness='' version='' platform='' version_output=''
+    bundle='' sha256='' harness='' version='' platform='' version_output='' version_compare=all
     while [ $# -gt 0 ]; do
         option=$1
         shift
@@ -219,6 +220,7 @@ main() {
         --version) version=$1 ;;
         --platform) platform=$1 ;;
         --version-output) version_output=$1 ;;
+        --version-compare) version_compare=$1 ;;
         *) err 2 "unknown option $option" ;;
         esac
         shift
@@ -230,6 +232,10 @@ main() {
     check_word --version "$version"
     check_word --platform "$platform"
     check_value --version-output "$version_output"
+    case $version_compare in
+    all | first-line) ;;
+    *) err 2 "--version-compare is all or first-line, not $version_compare" ;;
+    esac
     is_sha256 "$sha256" || err 2 "--sha256 is not 64 lower-case hex digits"
     for command in uname env mkdir mv rm tar; do need_cmd "$command"; done
     have sha256sum || have shasum || have openssl ||

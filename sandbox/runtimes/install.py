@@ -122,6 +122,7 @@ def _options(bundle: Bundle, path: str, prefix: str) -> list[str]:
         "--version": bundle.version,
         "--platform": bundle.platform,
         "--version-output": bundle.version_output,
+        "--version-compare": "first-line" if bundle.version_first_line else "all",
     }
     return [*(word for pair in options.items() for word in pair), "--", *bundle.version_argv]
 

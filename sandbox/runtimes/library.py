@@ -181,6 +181,7 @@ class RuntimeLibrary:
             size=entry.size,
             version_argv=pin.version_argv,
             version_output=runtime.version_output or pin.version_output,
+            version_first_line=pin.version_first_line,
         )
 
     def fetch(

@@ -94,14 +94,16 @@ class Runtime(Said):
 class HarnessPin(Said):
     """A harness, and its runtime for each of the ``platforms`` that it promises.
 
-    ``version_argv`` follows the entry; ``version_output`` is the first line that it must print to
-    stdout. ``unavailable`` says why there is no runtime for a platform.
+    ``version_argv`` follows the entry; ``version_output`` is all that it must print to stdout, or
+    its first line where ``version_first_line`` says so. ``unavailable`` says why there is no
+    runtime for a platform.
     """
 
     licence: Line
     version: Word
     version_argv: tuple[Line, ...] = ("--version",)
     version_output: Line
+    version_first_line: bool = False
     platforms: Annotated[tuple[Platform, ...], Field(min_length=1)]
     unavailable: dict[Platform, Line] = Field(default_factory=dict)
     runtime: tuple[Runtime, ...]

@@ -20,6 +20,7 @@ class Bundle(Record):
     size: int
     version_argv: tuple[str, ...]
     version_output: str
+    version_first_line: bool = False
 
 
 class RuntimeEntry(Record):

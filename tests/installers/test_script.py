@@ -256,7 +256,7 @@ def test_a_machine_of_another_kind(installer: Installer, bundle: Bundle) -> None
     ("program", "said"),
     [
         ("#!/bin/sh\necho tool 1.2.4\n", "printed 'tool 1.2.4'"),
-        ("#!/bin/sh\necho\necho tool 1.2.3\n", "printed ''"),
+        ("#!/bin/sh\necho tool 1.2.3; echo more\n", "more"),
         ("#!/bin/sh\necho ' tool 1.2.3'\n", "printed ' tool 1.2.3'"),
         ("#!/bin/sh\necho tool 1.2.3 >&2\n", "printed ''"),
         ("#!/bin/sh\necho tool 1.2.3; echo why >&2; exit 3\n", "| why"),
@@ -270,11 +270,14 @@ def test_a_program_that_is_not_the_pin(
     installer.refused(tiny(host_platform(), program=program), VERSION, said)
 
 
-def test_what_follows_the_first_line_is_not_the_version(
+def test_what_follows_the_first_line_counts_unless_the_pin_says_otherwise(
     installer: Installer, tiny: Callable[..., Bundle]
 ) -> None:
     program = '#!/bin/sh\necho "tool 1.2.3"\necho "installed in $0"\n'
-    with installer.start(installer.argv(tiny(host_platform(), program=program))) as process:
+    bundle = tiny(host_platform(), program=program)
+    installer.refused(bundle, VERSION, "installed in")
+    argv = installer.argv(bundle, version_compare="first-line")
+    with installer.start(argv) as process:
         out, err = process.communicate(timeout=60)
     assert process.returncode == 0, err
     assert json.loads(out)["version_output"] == "tool 1.2.3"
