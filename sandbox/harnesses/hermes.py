@@ -247,7 +247,7 @@ def _shell(ctx: LaunchContext) -> tuple[PlannedFile, ...]:
         if name.isascii() and name.isidentifier()  # bash passes on the others as they are
     )
     shells = shlex.quote(f"{ctx.session_dir}/receipt/{SHELLS}")
-    shell = _SHELL.format(bash=shlex.quote(f"{ctx.prefix}/libexec/bash"), start=shlex.quote(start))
+    shell = _SHELL.format(bash=shlex.quote(f"{ctx.prefix}/bin/bash"), start=shlex.quote(start))
     return (
         PlannedFile(path=start, data=_SHELL_START.format(exports=exports, shells=shells).encode()),
         PlannedFile(path=f"{folder}/bash", data=shell.encode(), mode=0o700),
