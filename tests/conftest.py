@@ -17,7 +17,7 @@ SWEEP_PATIENCE_S = 60.0
 
 # `make test` looks at fewer examples than a search for new faults would:
 # HYPOTHESIS_PROFILE=search make test-unit
-settings.register_profile("suite", max_examples=15, deadline=None)
+settings.register_profile("suite", max_examples=10, deadline=None)
 settings.register_profile("search", max_examples=2000, deadline=None)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "suite"))
 

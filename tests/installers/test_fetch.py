@@ -292,7 +292,7 @@ def test_a_partial_file_with_other_bytes_is_never_taken_for_whole(
 KILLED = """
 import sys
 from pathlib import Path
-from tests.unit.test_fetch import LOCKED
+from tests.installers.test_fetch import LOCKED
 from sandbox.progress import PlainProgress
 from sandbox.runtimes.download import Access, Http
 from sandbox.runtimes.fetch import Fetcher
