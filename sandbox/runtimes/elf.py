@@ -1,7 +1,7 @@
 """What an ELF file needs to start, read from its own headers: loader, libraries, symbol versions.
 
 Our own small reader, since the few fields that count fill one page and a bundle holds hundreds of
-files (docs/decisions/0010-own-elf-reader.md). Format: System V ABI chapters 4 and 5, and the GNU
+files (docs/decisions/0008-own-elf-reader.md). Format: System V ABI chapters 4 and 5, and the GNU
 symbol version sections of the LSB core specification, chapter 11; 64 bits, little endian.
 """
 
