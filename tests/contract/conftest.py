@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -15,7 +14,6 @@ from sandbox.engine.imagebuild.definition import image_definitions
 from sandbox.engine.images import ensure_image, image_definition
 from sandbox.engine.owner import PROJECT_FILTER, Ownership
 from sandbox.engine.sandbox import Sandbox
-from sandbox.errors import PrerequisiteMissing
 from sandbox.progress import PlainProgress
 
 CHOSEN = os.environ.get("SANDBOX_TEST_IMAGES", "")
@@ -23,28 +21,8 @@ IMAGES = CHOSEN.split(",") if CHOSEN else sorted(image_definitions())
 
 
 @pytest.fixture(scope="session")
-def engine() -> Iterator[Engine]:
-    try:
-        connected = Engine.connect()
-    except PrerequisiteMissing as error:
-        if os.environ.get("CI"):
-            raise
-        pytest.skip(str(error))
-    with connected:
-        yield connected
-
-
-@pytest.fixture(scope="session")
 def owner() -> Ownership:
     return Ownership.current(run_id=f"kit-{uuid.uuid4().hex[:8]}", cell_id="kit")
-
-
-@pytest.fixture(scope="session", autouse=True)
-def no_leftovers() -> Iterator[None]:
-    """Fail when a container, network or volume that this process made is left at the end."""
-    yield
-    with suppress(PrerequisiteMissing), Engine.connect() as engine:
-        assert labelled(engine, f"sandbox.pid={os.getpid()}") == []
 
 
 def labelled(engine: Engine, label: str = PROJECT_FILTER) -> list[str]:

@@ -46,18 +46,6 @@ QUIET = PlainProgress(quiet=True)
 
 
 @pytest.fixture(scope="module")
-def engine() -> Iterator[Engine]:
-    try:
-        found = Engine.connect()
-    except PrerequisiteMissing as error:
-        if os.environ.get("CI"):
-            raise
-        pytest.skip(f"no engine: {error.message}")
-    with found:
-        yield found
-
-
-@pytest.fixture(scope="module")
 def loaded(engine: Engine) -> dict[str, LoadedImage]:
     """Both images, by way of the normal cache."""
     return {

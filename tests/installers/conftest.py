@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import io
 import json
-import os
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -18,7 +17,6 @@ from sandbox.engine.client import Engine
 from sandbox.engine.images import LoadedImage, ensure_image, image_definitions
 from sandbox.engine.owner import Ownership
 from sandbox.engine.sandbox import Sandbox
-from sandbox.errors import PrerequisiteMissing
 from sandbox.progress import PlainProgress
 from sandbox.runtimes import ustar
 from sandbox.runtimes.library import Bundle
@@ -29,18 +27,6 @@ echo "chatter" >&2
 touch "$HOME/.state" "$TMPDIR/.scratch"
 echo "tool 1.2.3"
 """
-
-
-@pytest.fixture(scope="session")
-def engine() -> Iterator[Engine]:
-    try:
-        connected = Engine.connect()
-    except PrerequisiteMissing as error:
-        if os.environ.get("CI"):
-            raise
-        pytest.skip(str(error))
-    with connected:
-        yield connected
 
 
 @pytest.fixture(scope="session", params=["debian-12", "alpine-3.23"])
