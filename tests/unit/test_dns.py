@@ -28,11 +28,21 @@ def ask(name: str, kind: str = "A") -> bytes:
     return dns.message.make_query(name, kind).to_wire()
 
 
+def same_port() -> tuple[socket.socket, socket.socket]:
+    """Bind one port for both protocols; a port that is free for UDP may be taken for TCP."""
+    for _ in range(50):
+        udp = bound(("127.0.0.1", 0), socket.SOCK_DGRAM)
+        try:
+            return udp, bound(udp.getsockname(), socket.SOCK_STREAM)
+        except OSError:
+            udp.close()
+    raise AssertionError("no port is free for both protocols")
+
+
 @contextmanager
 def responder(hostname: str | None = None) -> Iterator[tuple[tuple[str, int], EgressLog]]:
     log = EgressLog()
-    udp = bound(("127.0.0.1", 0), socket.SOCK_DGRAM)
-    tcp = bound(udp.getsockname(), socket.SOCK_STREAM)
+    udp, tcp = same_port()
     served = DnsResponder(udp, tcp, log=log, hostname=hostname)
     try:
         yield udp.getsockname(), log
@@ -197,8 +207,7 @@ def test_any_host_name_is_fine(hostname: str | None) -> None:
 
 def test_close_ends_thread_and_sockets_at_once_and_twice() -> None:
     before = set(threading.enumerate())
-    udp = bound(("127.0.0.1", 0), socket.SOCK_DGRAM)
-    tcp = bound(udp.getsockname(), socket.SOCK_STREAM)
+    udp, tcp = same_port()
     served = DnsResponder(udp, tcp, log=EgressLog())
     with socket.create_connection(tcp.getsockname(), timeout=5) as client:
         began = time.monotonic()
