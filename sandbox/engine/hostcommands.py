@@ -5,12 +5,17 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
 _SBIN = ("/usr/local/sbin", "/usr/sbin", "/sbin")
+_WITH_DEFAULT_SIGNALS = (
+    *(sys.executable, "-I", "-S"),
+    str(Path(__file__).with_name("defaultsignals.py")),
+)
 _GRACE_S = 10.0
 _DETACHED = 'cd / && umask 022 && exec "$@"'
 
@@ -47,7 +52,7 @@ class HostCommands(Protocol):
     def spawn(self, argv: Sequence[str], *, log: Path) -> int:
         """Start ``argv`` in a session of its own with both streams appended to ``log``.
 
-        It inherits no open file and survives this process. Returns its pid.
+        It inherits no open file and no ignored signal, and survives this process. Returns its pid.
         """
 
     def has_ended(self, pid: int) -> bool:
@@ -95,10 +100,9 @@ class LocalCommands:
     def spawn(self, argv: Sequence[str], *, log: Path) -> int:
         """Start ``argv``, detached."""
         with log.open("ab") as stream:
-            # Not os.posix_spawn: glibc's leaves signals 32 and 33 ignored, and everything that the
-            # engine starts would inherit that. Popen closes what the caller holds open, too.
+            # Popen, unlike os.posix_spawn, closes what the caller holds open.
             process = subprocess.Popen(
-                ["/bin/sh", "-c", _DETACHED, "sh", *argv],
+                [*_WITH_DEFAULT_SIGNALS, "/bin/sh", "-c", _DETACHED, "sh", *argv],
                 env=_environment(),
                 stdin=subprocess.DEVNULL,
                 stdout=stream,

@@ -1,1 +1,0 @@
-export default (pi)=>{require("fs").writeFileSync("o/r-claude-code/PIEXTRAN","")}
