@@ -3,7 +3,7 @@
 #
 #   sh install.sh --bundle FILE --sha256 HEX --prefix DIR --harness NAME --version VERSION \
 #      --platform PLATFORM --version-output TEXT [--version-compare all|first-line] \
-#      [-- VERSION-ARGUMENT...]
+#      [--version-env NAME=VALUE]... [-- VERSION-ARGUMENT...]
 #
 # Needs only sh, tar, a sha256 tool and the everyday file commands. The receipt (JSON, one line) is
 # all that goes to standard output. On any failure nothing is left at the prefix, no file of ours is
@@ -68,6 +68,17 @@ check_word() {
     check_value "$1" "$2"
     case $2 in
     *[!A-Za-z0-9._+-]* | [!A-Za-z0-9]*) err 2 "$1 is not a plain word: $2" ;;
+    esac
+}
+
+check_variable() {
+    check_value --version-env "$1"
+    case ${1%%=*} in
+    '' | [0-9]* | *[!A-Z0-9_]* | HOME | PATH | TMPDIR) err 2 "--version-env cannot set: $1" ;;
+    esac
+    case $1 in
+    *=?*) ;;
+    *) err 2 "--version-env is not NAME=VALUE: $1" ;;
     esac
 }
 
@@ -172,16 +183,20 @@ move() {
     ensure "cannot move to $prefix" mv -- "$work/tree" "$prefix"
 }
 
-# check_version PROGRAM EXPECTED ARGUMENT...: its whole standard output, with nothing inherited; with
-# "first-line" only that, for programs that name their folders below it.
+# check_version PROGRAM EXPECTED ARGUMENT...: its whole standard output, with nothing inherited and
+# what --version-env says (one a line); with "first-line" only that, for programs that name their
+# folders below it.
 check_version() {
     program=$1
     expected=$2
     shift 2
     code=0
     printed=$(
+        set -f
+        IFS=$newline
+        # shellcheck disable=SC2086 # one word a line
         cd / && exec env -i HOME="$work/home" TMPDIR="$work/home" \
-            PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin \
+            PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin $version_env \
             "$program" "$@" </dev/null 2>"$work/errors"
     ) || code=$?
     [ "$version_compare" = all ] || printed=${printed%%"$newline"*}
@@ -207,6 +222,7 @@ receipt() {
 
 main() {
     bundle='' sha256='' harness='' version='' platform='' version_output='' version_compare=all
+    version_env=''
     while [ $# -gt 0 ]; do
         option=$1
         shift
@@ -221,6 +237,10 @@ main() {
         --platform) platform=$1 ;;
         --version-output) version_output=$1 ;;
         --version-compare) version_compare=$1 ;;
+        --version-env)
+            check_variable "$1"
+            version_env=$version_env$1$newline
+            ;;
         *) err 2 "unknown option $option" ;;
         esac
         shift

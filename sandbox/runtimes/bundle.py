@@ -175,6 +175,8 @@ def _manifest(
         ],
         "files": files,
     }
+    if pin.version_env:
+        manifest["version_env"] = dict(pin.version_env)
     if groves:
         manifest["trees"] = {
             name: [_said(package) for package, _ in grove.packages]

@@ -124,7 +124,11 @@ def _options(bundle: Bundle, path: str, prefix: str) -> list[str]:
         "--version-output": bundle.version_output,
         "--version-compare": "first-line" if bundle.version_first_line else "all",
     }
-    return [*(word for pair in options.items() for word in pair), "--", *bundle.version_argv]
+    pairs = [
+        *options.items(),
+        *(("--version-env", f"{name}={value}") for name, value in bundle.version_env.items()),
+    ]
+    return [*(word for pair in pairs for word in pair), "--", *bundle.version_argv]
 
 
 @contextmanager

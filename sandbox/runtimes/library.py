@@ -182,6 +182,7 @@ class RuntimeLibrary:
             version_argv=pin.version_argv,
             version_output=runtime.version_output or pin.version_output,
             version_first_line=pin.version_first_line,
+            version_env=pin.version_env,
         )
 
     def fetch(

@@ -23,7 +23,17 @@ from sandbox.errors import PrerequisiteMissing, Unsupported, UsageError
 from sandbox.runtimes.artifacts import ArtifactPin
 from sandbox.runtimes.entries import Entry
 from sandbox.runtimes.trees import TreePin
-from sandbox.runtimes.words import File, Inside, Line, Name, Platform, Runpath, Said, Word
+from sandbox.runtimes.words import (
+    File,
+    Inside,
+    Line,
+    Name,
+    Platform,
+    Runpath,
+    Said,
+    Variable,
+    Word,
+)
 
 INSTALLERS = Path(__file__).resolve().parents[2] / "installers"
 
@@ -95,8 +105,8 @@ class HarnessPin(Said):
     """A harness, and its runtime for each of the ``platforms`` that it promises.
 
     ``version_argv`` follows the entry; ``version_output`` is all that it must print to stdout, or
-    its first line where ``version_first_line`` says so. ``unavailable`` says why there is no
-    runtime for a platform.
+    its first line where ``version_first_line`` says so; ``version_env`` is set for that alone.
+    ``unavailable`` says why there is no runtime for a platform.
     """
 
     licence: Line
@@ -104,6 +114,7 @@ class HarnessPin(Said):
     version_argv: tuple[Line, ...] = ("--version",)
     version_output: Line
     version_first_line: bool = False
+    version_env: dict[Variable, Line] = Field(default_factory=dict)
     platforms: Annotated[tuple[Platform, ...], Field(min_length=1)]
     unavailable: dict[Platform, Line] = Field(default_factory=dict)
     runtime: tuple[Runtime, ...]

@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Literal
 
+from pydantic import Field
+
 from sandbox.evidence.records import Record
 from sandbox.runtimes.needs import Needs
 
@@ -21,6 +23,7 @@ class Bundle(Record):
     version_argv: tuple[str, ...]
     version_output: str
     version_first_line: bool = False
+    version_env: dict[str, str] = Field(default_factory=dict)
 
 
 class RuntimeEntry(Record):

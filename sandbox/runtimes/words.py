@@ -22,10 +22,18 @@ def _file(path: str) -> str:
     return _inside(path)
 
 
+def _free(variable: str) -> str:
+    if variable in {"HOME", "PATH", "TMPDIR"}:
+        raise ValueError("is set by the installer itself")
+    return variable
+
+
 # These words travel through a POSIX shell into JSON: what would need escaping is not allowed.
 Word = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._+-]*$")]
 Line = Annotated[str, Field(pattern=r'^[^"\\\x00-\x1f\x7f]+$')]
 Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]*$")]
+# A variable that a version check may set.
+Variable = Annotated[str, Field(pattern=r"^[A-Z_][A-Z0-9_]*$"), AfterValidator(_free)]
 # Debian's own rules (policy 5.6.12) without the epoch, which its file names leave out.
 DebianVersion = Annotated[str, Field(pattern=r"^[0-9][A-Za-z0-9.+~-]*$")]
 PackageName = Annotated[str, Field(pattern=r"^(@[a-z0-9._-]+/)?[A-Za-z0-9][A-Za-z0-9._-]*$")]

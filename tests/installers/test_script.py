@@ -298,6 +298,17 @@ def test_the_program_sees_a_clean_environment(
     assert json.loads(out)["version_output"] == "tool --what version"
 
 
+def test_a_version_check_gets_its_variables_as_they_are(
+    installer: Installer, tiny: Callable[..., Bundle]
+) -> None:
+    program = "#!/bin/sh\n[ \"$A/$B/$1\" = '*  =/x/--what' ] || exit 1\necho tool\n"
+    made = tiny(host_platform(), program=program, version_output="tool")
+    named = ["--version-env", "A=*  =", "--version-env", "B=x"]
+    with installer.start([*installer.argv(made), *named, "--", "--what"]) as process:
+        _, err = process.communicate(timeout=60)
+    assert process.returncode == 0, err
+
+
 @pytest.mark.parametrize(
     "changes",
     [
@@ -316,6 +327,11 @@ def test_the_program_sees_a_clean_environment(
         {"version": 'a"b'},
         {"version_output": "a\\b"},
         {"version_output": "a\nb"},
+        {"version_env": "A"},
+        {"version_env": "A="},
+        {"version_env": "a=b"},
+        {"version_env": "PATH=/x"},
+        {"version_env": "A=b\nC=d"},
         {"surprise": "x"},
     ],
     ids=str,

@@ -89,6 +89,14 @@ def test_a_mounted_bundle_is_not_copied() -> None:
     assert receipt.model_dump(exclude={"duration_s"}) == RECEIPT
 
 
+def test_the_variables_of_a_version_check_are_named_one_by_one() -> None:
+    box = FakeSandbox()
+    bundle = BUNDLE.model_copy(update={"version_env": {"A": "1", "B": "x y"}})
+    install(box, bundle, PREFIX, bundle_path="/mnt/b.tar")
+    (argv,) = box.ran
+    assert argv[-7:] == ["--version-env", "A=1", "--version-env", "B=x y", *argv[-3:]]
+
+
 def copied_to(box: FakeSandbox) -> str:
     ((source, folder),) = box.had
     assert source == BUNDLE.path

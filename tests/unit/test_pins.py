@@ -64,6 +64,8 @@ def test_a_pins_file_of_another_package_is_loaded_from_its_path(tmp_path: Path) 
         pytest.param('version = "1.2.3"', 'version = "$(x)"', "harness.tool.version", id="word"),
         pytest.param('"tool 1.2.3"', "'a \"b\"'", "version_output", id="quote-in-output"),
         pytest.param('"tool 1.2.3"', '"a\\nb"', "version_output", id="newline-in-output"),
+        pytest.param("version_output", "version_env.PATH='a'\nversion_output", "env", id="path"),
+        pytest.param("version_output", "version_env.a='a'\nversion_output", "env", id="variable"),
         pytest.param('put = "vendor/"', 'put = "../vendor/"', "content.0.put", id="climbing-put"),
         pytest.param('put = "vendor/"', 'put = "/vendor/"', "content.0.put", id="absolute-put"),
         pytest.param('put = "vendor/"', 'put = "vendor"', "content.0", id="file-and-folder"),
