@@ -12,14 +12,14 @@ from rich.console import Console
 from rich.table import Table
 
 from sandbox.commands.engine import add_engine, open_engine
+from sandbox.commands.library import open_library
 from sandbox.conformance.bench import Measure, bench
 from sandbox.conformance.prepare import prepare_bundles, prepare_images
 from sandbox.conformance.world import World
 from sandbox.engine.imagebuild.definition import image_definitions
 from sandbox.errors import ExitCode, UsageError
-from sandbox.harnesses.registry import find_harness, load_harnesses
+from sandbox.harnesses.registry import registered
 from sandbox.progress import Progress, progress
-from sandbox.runtimes.library import RuntimeLibrary
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -32,7 +32,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> ExitCode:
     """Measure and print."""
-    find_harness(arguments.harness)
+    registered().find(arguments.harness)
     if arguments.rounds < 1:
         raise UsageError(f"--rounds {arguments.rounds}: at least one")
     with progress() as shown, tempfile.TemporaryDirectory() as folder:
@@ -46,14 +46,15 @@ def run(arguments: argparse.Namespace) -> ExitCode:
 
 
 def _measures(arguments: argparse.Namespace, folder: Path, shown: Progress) -> list[Measure]:
-    with open_engine(arguments, shown) as engine, RuntimeLibrary(progress=shown) as library:
+    known = registered()
+    with open_engine(arguments, shown) as engine, open_library(shown, known) as library:
         images = prepare_images(engine, image_definitions(), shown)
         pairs = [(arguments.harness, image.platform) for image in images.values()]
         prepare_bundles(library, pairs, shown)
         world = World(
             engine=engine,
             images=images,
-            harnesses=load_harnesses(),
+            harnesses=known.harnesses,
             library=library,
             run_id=f"bench-{secrets.token_hex(4)}",
             folder=folder,

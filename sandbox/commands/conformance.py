@@ -9,6 +9,7 @@ import secrets
 from pathlib import Path
 
 from sandbox.commands.engine import add_engine, open_engine
+from sandbox.commands.library import open_library
 from sandbox.commands.reporting import baseline, conclude
 from sandbox.commands.selection import add_selection, selected
 from sandbox.conformance.plan import CellSpec
@@ -18,9 +19,8 @@ from sandbox.conformance.world import World
 from sandbox.engine.bridge import NOTICE
 from sandbox.engine.link import choose_isolation
 from sandbox.errors import CacheUnusable, ExitCode, Interrupted, UsageError
-from sandbox.harnesses.registry import load_harnesses
+from sandbox.harnesses.registry import registered
 from sandbox.progress import Progress, progress
-from sandbox.runtimes.library import RuntimeLibrary
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -81,14 +81,15 @@ def _run(
     folder: Path,
     shown: Progress,
 ) -> None:
-    with open_engine(arguments, shown) as engine, RuntimeLibrary(progress=shown) as library:
+    known = registered()
+    with open_engine(arguments, shown) as engine, open_library(shown, known) as library:
         if choose_isolation(engine, arguments.isolation) == "bridge":
             shown.say(NOTICE)
         images = prepare(engine, library, plan, shown)
         world = World(
             engine=engine,
             images=images,
-            harnesses=load_harnesses(),
+            harnesses=known.harnesses,
             library=library,
             run_id=run_id,
             folder=folder,

@@ -10,10 +10,12 @@ from dataclasses import asdict
 from rich.console import Console
 from rich.text import Text
 
+from sandbox.commands.library import open_library
 from sandbox.engine.doctor import examine, exit_code
 from sandbox.engine.finding import Finding
 from sandbox.errors import ExitCode
-from sandbox.harnesses.registry import load_harnesses
+from sandbox.harnesses.registry import registered
+from sandbox.progress import PlainProgress
 from sandbox.runtimes.doctor import registry_findings
 from sandbox.runtimes.library import RuntimeLibrary, VerifyEntry
 
@@ -53,7 +55,7 @@ def _show(findings: tuple[Finding, ...]) -> None:
 
 def _store() -> Iterator[Finding]:
     """Hash every cached byte of the pinned runtimes; what is not fetched yet is no fault."""
-    with RuntimeLibrary() as library:
+    with open_library(PlainProgress(quiet=True)) as library:
         entries = library.verify()
     corrupt = [entry for entry in entries if entry.status == "corrupt"]
     for entry in corrupt:
@@ -76,8 +78,17 @@ def _corrupt(entry: VerifyEntry) -> Finding:
 
 
 def _harnesses() -> Iterator[Finding]:
-    names = ", ".join(load_harnesses())
-    yield Finding(name="harnesses", ok=True, detail=names)
+    known = registered()
+    yield Finding(name="harnesses", ok=True, detail=", ".join(known.harnesses))
+    with open_library(PlainProgress(quiet=True), known) as library:
+        for error in (*known.broken.values(), *library.broken.values()):
+            yield Finding(
+                name="harnesses",
+                ok=False,
+                detail=error.message,
+                cure=error.cure,
+                exit_code=error.exit_code,
+            )
 
 
 def _registries() -> Iterator[Finding]:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 
-from sandbox.commands.selection import add_selection, selected
+from sandbox.commands.selection import add_selection, planned
 from sandbox.conformance.scenarios import SCENARIOS
 from sandbox.errors import ExitCode
 
@@ -18,7 +19,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> ExitCode:
     """Print one line a cell; needs no engine."""
-    plan = selected(arguments)
+    plan, broken = planned(arguments)
+    for error in broken.values():
+        print(f"sandbox: left out: {error}", file=sys.stderr)
     if arguments.json:
         print(
             json.dumps(

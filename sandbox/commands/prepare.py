@@ -5,11 +5,11 @@ from __future__ import annotations
 import argparse
 
 from sandbox.commands.engine import add_engine, open_engine
+from sandbox.commands.library import open_library
 from sandbox.commands.selection import add_selection, selected
 from sandbox.conformance.prepare import prepare
 from sandbox.errors import ExitCode
 from sandbox.progress import progress
-from sandbox.runtimes.library import RuntimeLibrary
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -24,7 +24,7 @@ def run(arguments: argparse.Namespace) -> ExitCode:
     with (
         progress() as shown,
         open_engine(arguments, shown) as engine,
-        RuntimeLibrary(progress=shown) as library,
+        open_library(shown) as library,
     ):
         images = prepare(engine, library, plan, shown)
         print(f"engine {engine.info.version} at {engine.info.host}")

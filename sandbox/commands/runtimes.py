@@ -7,10 +7,12 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
+from sandbox.commands.library import open_library
 from sandbox.commands.sizes import megabytes
 from sandbox.errors import ExitCode
 from sandbox.evidence.records import Record
-from sandbox.progress import progress
+from sandbox.progress import Progress, progress
+from sandbox.runtimes.collection import RuntimeCollection
 from sandbox.runtimes.library import RuntimeLibrary
 from sandbox.runtimes.tools import host_platform
 
@@ -27,7 +29,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
     for name, text in _ACTIONS.items():
         action = actions.add_parser(name, help=text, description=text)
-        action.add_argument("--pins", type=Path, metavar="FILE", help="another pins.toml")
+        action.add_argument(
+            "--pins",
+            type=Path,
+            metavar="FILE",
+            help="this pins.toml alone (default: ours and those of installed harness packages)",
+        )
         action.add_argument("--json", action="store_true", help="print JSON")
         if name == "fetch":
             action.add_argument("--harness", action="append", metavar="GLOB")
@@ -43,8 +50,8 @@ def _here() -> str:
 
 def run(arguments: argparse.Namespace) -> ExitCode:
     """Do the action."""
-    with progress() as shown, RuntimeLibrary(arguments.pins, progress=shown) as library:
-        records, lines = _act(library, arguments)
+    with progress() as shown:
+        records, lines = _done(arguments, shown)
     if arguments.json:
         print(json.dumps([record.model_dump(mode="json") for record in records], indent=2))
     else:
@@ -53,8 +60,22 @@ def run(arguments: argparse.Namespace) -> ExitCode:
     return ExitCode.ERROR if wrong else ExitCode.OK
 
 
+def _done(arguments: argparse.Namespace, shown: Progress) -> tuple[Sequence[Record], Sequence[str]]:
+    """Do the action with one pins file, or with all."""
+    if arguments.action == "lock" or arguments.pins is not None:
+        with RuntimeLibrary(arguments.pins, progress=shown) as library:
+            return _locked(library) if arguments.action == "lock" else _act(library, arguments)
+    with open_library(shown) as libraries:
+        return _act(libraries, arguments)
+
+
+def _locked(library: RuntimeLibrary) -> tuple[Sequence[Record], Sequence[str]]:
+    made = library.update_lock()
+    return (made,), [f"{'wrote' if made.changed else 'unchanged:'} {made.path}"]
+
+
 def _act(
-    library: RuntimeLibrary, arguments: argparse.Namespace
+    library: RuntimeLibrary | RuntimeCollection, arguments: argparse.Namespace
 ) -> tuple[Sequence[Record], Sequence[str]]:
     """Return the records of the action and how each reads in a line."""
     if arguments.action == "list":
@@ -73,11 +94,8 @@ def _act(
             f"{item.duration_s:.1f} s)"
             for item in fetched
         ]
-    if arguments.action == "verify":
-        verified = library.verify()
-        return verified, [
-            f"{entry.status:<8} {entry.kind:<8} {entry.name} {entry.detail}".rstrip()
-            for entry in verified
-        ]
-    made = library.update_lock()
-    return (made,), [f"{'wrote' if made.changed else 'unchanged:'} {made.path}"]
+    verified = library.verify()
+    return verified, [
+        f"{entry.status:<8} {entry.kind:<8} {entry.name} {entry.detail}".rstrip()
+        for entry in verified
+    ]

@@ -8,7 +8,8 @@ from sandbox.conformance.plan import Axes, CellSpec, Selection, make_plan
 from sandbox.conformance.profiles import PROFILES
 from sandbox.conformance.scenarios import SCENARIOS
 from sandbox.engine.imagebuild.definition import image_definitions
-from sandbox.harnesses.registry import load_harnesses
+from sandbox.errors import UsageError
+from sandbox.harnesses.registry import Registered, registered
 
 
 def add_selection(parser: argparse.ArgumentParser) -> None:
@@ -36,14 +37,48 @@ def selected(arguments: argparse.Namespace) -> tuple[CellSpec, ...]:
     """Return the plan that the options ask for.
 
     Raises:
-        UsageError: an unknown name.
+        UsageError: an unknown name, or the adapter of a harness that is asked for is broken: a run
+            that left it out would look whole.
         NothingSelected: the filters leave no cell.
     """
+    plan, broken = planned(arguments)
+    for name, error in broken.items():
+        raise UsageError(
+            error.message, cure=f"{error.cure}, or leave its cells out: --skip '{name}/*'"
+        )
+    return plan
+
+
+def planned(
+    arguments: argparse.Namespace, harnesses: Registered | None = None
+) -> tuple[tuple[CellSpec, ...], dict[str, UsageError]]:
+    """Return the plan without the cells of broken adapters, and those adapters' errors.
+
+    Args:
+        arguments: the parsed options.
+        harnesses: the adapters; those of the installed packages by default.
+
+    Raises:
+        UsageError: an unknown name, or nothing but cells of broken adapters is asked for.
+        NothingSelected: the filters leave no cell.
+    """
+    known = harnesses or registered()
+    plan = _plan(arguments, known.names)
+    broken = {
+        cell.harness: known.broken[cell.harness] for cell in plan if cell.harness in known.broken
+    }
+    sound = tuple(cell for cell in plan if cell.harness not in broken)
+    if not sound:
+        raise next(iter(broken.values()))
+    return sound, broken
+
+
+def _plan(arguments: argparse.Namespace, harnesses: tuple[str, ...]) -> tuple[CellSpec, ...]:
     scenarios = tuple(
         scenario.name for scenario in SCENARIOS.values() if arguments.profile in scenario.profiles
     )
     axes = Axes(
-        harnesses=tuple(load_harnesses()),
+        harnesses=harnesses,
         images=tuple(image_definitions()),
         scenarios=scenarios,
     )

@@ -11,6 +11,7 @@ from sandbox.engine.imagebuild.definition import arch_of
 from sandbox.engine.images import LoadedImage, ensure_image, image_definition
 from sandbox.errors import Unsupported
 from sandbox.progress import Progress
+from sandbox.runtimes.collection import RuntimeCollection
 from sandbox.runtimes.library import RuntimeLibrary
 
 
@@ -25,7 +26,9 @@ def prepare_images(
 
 
 def prepare_bundles(
-    library: RuntimeLibrary, pairs: Iterable[tuple[str, str]], progress: Progress
+    library: RuntimeLibrary | RuntimeCollection,
+    pairs: Iterable[tuple[str, str]],
+    progress: Progress,
 ) -> None:
     """Fetch, verify and assemble the bundles of the (harness, platform) pairs.
 
@@ -39,7 +42,10 @@ def prepare_bundles(
 
 
 def prepare(
-    engine: Engine, library: RuntimeLibrary, plan: Sequence[CellSpec], progress: Progress
+    engine: Engine,
+    library: RuntimeLibrary | RuntimeCollection,
+    plan: Sequence[CellSpec],
+    progress: Progress,
 ) -> dict[str, LoadedImage]:
     """Make everything ready that the plan's cells use; return the loaded images by name.
 

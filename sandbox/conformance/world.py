@@ -13,6 +13,7 @@ from sandbox.engine.images import LoadedImage
 from sandbox.evidence.records import InstallReceipt
 from sandbox.harnesses.base import Harness
 from sandbox.progress import Progress
+from sandbox.runtimes.collection import RuntimeCollection
 from sandbox.runtimes.install import Target, install
 from sandbox.runtimes.library import Bundle, RuntimeLibrary
 
@@ -30,7 +31,7 @@ class World:
     engine: Engine
     images: Mapping[str, LoadedImage]
     harnesses: Mapping[str, Harness]
-    library: RuntimeLibrary
+    library: RuntimeLibrary | RuntimeCollection
     run_id: str
     folder: Path
     progress: Progress
@@ -45,7 +46,7 @@ class CellRuntimes:
     copied; the installer verifies it there all the same.
     """
 
-    def __init__(self, library: RuntimeLibrary, *, mounted: bool) -> None:
+    def __init__(self, library: RuntimeLibrary | RuntimeCollection, *, mounted: bool) -> None:
         self._library = library
         self._mounted = mounted
 

@@ -6,7 +6,7 @@ Nothing here touches an engine, a clock or the host. Paths are POSIX strings ins
 from __future__ import annotations
 
 from pathlib import Path, PurePosixPath
-from typing import Annotated, Literal, Protocol
+from typing import Annotated, Literal, Protocol, runtime_checkable
 
 from pydantic import AfterValidator, Field, field_validator, model_validator
 
@@ -167,3 +167,12 @@ class Harness(Protocol):
                 the harness's ``stdout`` and ``stderr``.
             context: facts from outside the evidence.
         """
+
+
+@runtime_checkable
+class PinnedHarness(Protocol):
+    """An adapter of another package: it brings the pins of its own runtime."""
+
+    @property
+    def pins_file(self) -> Path:
+        """Its ``pins.toml``, which holds ``[harness.<name>]``; its lock lies beside it."""

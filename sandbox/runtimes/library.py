@@ -51,6 +51,7 @@ class RuntimeLibrary:
         store: where files are kept (below the cache root when None).
         sources: overrides how artifacts are fetched, by client name.
         env: what the package clients find their configuration with (this process's when None).
+        npm: gives the argv of a pinned npm (that of these pins when None).
 
     Raises:
         PrerequisiteMissing: there is no such file.
@@ -65,6 +66,7 @@ class RuntimeLibrary:
         store: Store | None = None,
         sources: Mapping[str, Callable[[], Source]] | None = None,
         env: Mapping[str, str] | None = None,
+        npm: Callable[[], tuple[str, ...]] | None = None,
     ) -> None:
         self.pins_path = pins_path or default_pins_path()
         self.lock_path = lock_path_for(self.pins_path)
@@ -80,6 +82,7 @@ class RuntimeLibrary:
             progress=self._progress,
             sources=sources,
             env=env,
+            npm=npm,
         )
 
     def __enter__(self) -> Self:
@@ -98,6 +101,10 @@ class RuntimeLibrary:
     def clients(self) -> Sources:
         """The package clients of this machine."""
         return self._workshop.clients
+
+    def pinned_npm(self) -> tuple[str, ...]:
+        """Return the argv of the pinned npm; see ``Workshop.pinned_npm``."""
+        return self._workshop.pinned_npm()
 
     def npm_at_hand(self) -> bool:
         """Whether npm can be asked at once, without fetching the pinned one first."""
@@ -193,18 +200,11 @@ class RuntimeLibrary:
         Raises:
             NothingSelected: no bundle matches.
         """
-        wanted = [
-            entry
-            for entry in self.entries()
-            if any(fnmatchcase(entry.harness, glob) for glob in harnesses)
-            and any(fnmatchcase(entry.platform, glob) for glob in platforms)
-        ]
-        if not wanted:
-            known = ", ".join(sorted({f"{e.harness} {e.platform}" for e in self.entries()}))
-            raise NothingSelected("no runtime matches", cure=f"there are: {known}")
-        return tuple(self._fetched(entry) for entry in wanted)
+        wanted = choose(self.entries(), harnesses, platforms)
+        return tuple(self.fetched(entry) for entry in wanted)
 
-    def _fetched(self, entry: RuntimeEntry) -> FetchEntry:
+    def fetched(self, entry: RuntimeEntry) -> FetchEntry:
+        """Bring one bundle and say how long that took."""
         started = time.monotonic()
         here = self.store.bundle(entry.sha256).is_file()
         bundle = self.ensure_bundle(entry.harness, entry.platform)
@@ -257,6 +257,26 @@ class RuntimeLibrary:
 
     def _known(self) -> Mapping[str, LockedArtifact]:
         return unchanged(self.pins, self.lock_path)
+
+
+def choose(
+    entries: Sequence[RuntimeEntry], harnesses: Sequence[str], platforms: Sequence[str]
+) -> tuple[RuntimeEntry, ...]:
+    """Return the entries whose harness and platform match one of the globs of each axis.
+
+    Raises:
+        NothingSelected: no entry matches; the cure lists them.
+    """
+    wanted = tuple(
+        entry
+        for entry in entries
+        if any(fnmatchcase(entry.harness, glob) for glob in harnesses)
+        and any(fnmatchcase(entry.platform, glob) for glob in platforms)
+    )
+    if not wanted:
+        known = ", ".join(sorted({f"{e.harness} {e.platform}" for e in entries}))
+        raise NothingSelected("no runtime matches", cure=f"there are: {known}")
+    return wanted
 
 
 def _sha256(hexdigest: str) -> Integrity:

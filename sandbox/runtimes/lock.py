@@ -21,8 +21,6 @@ from sandbox.runtimes.pins import Pins, default_pins_path, explain
 from sandbox.runtimes.trees import digest_of, source_of
 from sandbox.runtimes.words import DebianVersion, Inside, Name, Platform, Word
 
-_CURE = "run `sandbox runtimes lock` and review what it changed"
-
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 FileName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._+~-]*$")]
 Size = Annotated[int, Field(gt=0)]
@@ -115,6 +113,12 @@ def lock_path_for(pins_path: Path | None = None) -> Path:
     return (pins_path or default_pins_path()).with_suffix(".lock")
 
 
+def _cure(path: Path) -> str:
+    """Say how a lock is written: this project's own, or another package's."""
+    of = "" if path == lock_path_for() else f" --pins {path.with_suffix('.toml')}"
+    return f"run `sandbox runtimes lock{of}` and review what it changed"
+
+
 def load_lock(path: Path | None = None) -> Lock:
     """Read and check a lock file (this project's own when ``path`` is None).
 
@@ -126,30 +130,34 @@ def load_lock(path: Path | None = None) -> Lock:
     try:
         data = json.loads(path.read_text("utf-8"))
     except FileNotFoundError as error:
-        raise PrerequisiteMissing(f"no lock file {path}", cure=_CURE) from error
+        raise PrerequisiteMissing(f"no lock file {path}", cure=_cure(path)) from error
     except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise UsageError(f"{path} is not JSON: {error}", cure=_CURE) from error
+        raise UsageError(f"{path} is not JSON: {error}", cure=_cure(path)) from error
     try:
         return Lock.model_validate(data)
     except ValidationError as error:
-        raise UsageError(explain(path, error), cure=_CURE) from error
+        raise UsageError(explain(path, error), cure=_cure(path)) from error
 
 
 def check_current(pins: Pins, lock: Lock, path: Path) -> None:
     """Raise ``UsageError`` when the lock was made from other pins, or leaves one of them out."""
     if lock.pins_sha256 != pins.digest():
-        raise UsageError(f"{path} is stale: the pins changed after it was written", cure=_CURE)
+        raise UsageError(
+            f"{path} is stale: the pins changed after it was written", cure=_cure(path)
+        )
     if lost := sorted(pins.artifact.keys() - lock.artifacts.keys()):
-        raise UsageError(f"{path} lacks artifact {lost[0]}", cure=_CURE)
+        raise UsageError(f"{path} lacks artifact {lost[0]}", cure=_cure(path))
     for name, harness in pins.harness.items():
         for platform in harness.platforms:
             if platform not in lock.bundles.get(name, {}):
-                raise UsageError(f"{path} lacks the bundle {name} on {platform}", cure=_CURE)
+                raise UsageError(f"{path} lacks the bundle {name} on {platform}", cure=_cure(path))
     for name, tree in pins.tree.items():
         source = source_of(tree, path)
         digest = digest_of(tree, pins.platforms_of_tree(name), source)
         if name not in lock.trees or lock.trees[name].digest != digest:
-            raise UsageError(f"{path} is stale: {source} changed after it was written", cure=_CURE)
+            raise UsageError(
+                f"{path} is stale: {source} changed after it was written", cure=_cure(path)
+            )
 
 
 def write_lock(path: Path, lock: Lock) -> bool:

@@ -45,6 +45,7 @@ class Workshop:
         progress: told about all long work.
         sources: overrides how artifacts are fetched, by client name.
         env: what the package clients find their configuration with (this process's when None).
+        npm: gives the argv of a pinned npm (that of these pins when None).
     """
 
     def __init__(
@@ -57,10 +58,11 @@ class Workshop:
         progress: Progress,
         sources: Mapping[str, Callable[[], Source]] | None = None,
         env: Mapping[str, str] | None = None,
+        npm: Callable[[], tuple[str, ...]] | None = None,
     ) -> None:
         self.pins, self.store, self.progress = pins, store, progress
         env = dict(os.environ if env is None else env)
-        self.clients = Sources(self.pinned_npm, pip=Pip(env=env), apt=Apt(env=env), env=env)
+        self.clients = Sources(npm or self.pinned_npm, pip=Pip(env=env), apt=Apt(env=env), env=env)
         self._known = known
         self._fetcher = Fetcher(store, sources or self.clients.by_client())
         self._forester = Forester(self._fetcher, self.clients.pip, progress)

@@ -13,10 +13,11 @@ import pytest
 from sandbox.errors import UsageError
 from sandbox.harnesses.base import Capabilities, LaunchContext, LaunchPlan, NativeContext
 from sandbox.harnesses.codex import CODEX
-from sandbox.harnesses.registry import GROUP, find_harness, load_harnesses
+from sandbox.harnesses.registry import GROUP, registered
 
 MODULE = "a_foreign_harness_package"
 SOURCE = """
+from pathlib import Path
 from sandbox.harnesses.codex import CODEX, Codex
 class Other(Codex):
     name = "other"
@@ -29,6 +30,14 @@ class Vague(Codex):
     name = "vague"
     capabilities = {}
 VAGUE = Vague()
+class Unpinned(Codex):
+    name = "unpinned"
+    pins_file = Path(__file__).with_name("nowhere.toml")
+UNPINNED = Unpinned()
+class Pinned(Codex):
+    name = "pinned"
+    pins_file = Path(__file__)
+PINNED = Pinned()
 """
 
 
@@ -66,9 +75,9 @@ def point(name: str, value: str, package: str = "foreign-harness") -> EntryPoint
 
 
 def test_adapters_are_loaded_in_the_order_of_their_names() -> None:
-    loaded = load_harnesses(
+    loaded = registered(
         [point("other", f"{MODULE}:OTHER"), point("codex", "sandbox.harnesses.codex:CODEX")]
-    )
+    ).harnesses
     assert list(loaded) == ["codex", "other"]
     assert loaded["codex"] is CODEX
     assert isinstance(loaded["other"].capabilities, Capabilities)
@@ -87,25 +96,29 @@ def test_a_foreign_adapter_works_like_ours() -> None:
 
     sys.modules[MODULE] = type(sys)(MODULE)
     sys.modules[MODULE].TINY = Tiny()  # type: ignore[attr-defined]
-    assert find_harness("tiny", load_harnesses([point("tiny", f"{MODULE}:TINY")])).name == "tiny"
+    assert registered([point("tiny", f"{MODULE}:TINY")]).find("tiny").name == "tiny"
 
 
 def test_the_same_registration_twice_is_one() -> None:
     twice = [point("codex", "sandbox.harnesses.codex:CODEX", package) for package in ("a", "b")]
-    assert list(load_harnesses(twice)) == ["codex"]
+    assert list(registered(twice).harnesses) == ["codex"]
 
 
-def test_two_packages_with_one_name_are_refused() -> None:
+def test_two_packages_with_one_name_are_refused_and_the_others_stay() -> None:
+    found = registered(
+        [
+            point("codex", "sandbox.harnesses.codex:CODEX"),
+            point("other", f"{MODULE}:OTHER", "package-one"),
+            point("other", "elsewhere:OTHER", "package-two"),
+        ]
+    )
     with pytest.raises(UsageError) as caught:
-        load_harnesses(
-            [
-                point("other", f"{MODULE}:OTHER", "package-one"),
-                point("other", "elsewhere:OTHER", "package-two"),
-            ]
-        )
+        found.find("other")
     assert "package-one" in str(caught.value)
     assert "package-two" in str(caught.value)
     assert caught.value.cure is not None
+    assert list(found.harnesses) == ["codex"]
+    assert found.names == ("codex", "other")
 
 
 @pytest.mark.parametrize(
@@ -118,30 +131,45 @@ def test_two_packages_with_one_name_are_refused() -> None:
         ("other", f"{MODULE}:Other", "is not an adapter"),
         ("vague", f"{MODULE}:VAGUE", "declares no Capabilities"),
         ("renamed", f"{MODULE}:OTHER", "calls itself 'other'"),
+        ("unpinned", f"{MODULE}:UNPINNED", "a pins file that is not there: .*/nowhere.toml"),
     ],
-    ids=["import", "attribute", "module", "mute", "class", "vague", "renamed"],
+    ids=["import", "attribute", "module", "mute", "class", "vague", "renamed", "unpinned"],
 )
-def test_a_broken_adapter_names_its_package(name: str, value: str, says: str) -> None:
+def test_a_broken_adapter_names_its_package_and_takes_no_other_away(
+    name: str, value: str, says: str
+) -> None:
+    found = registered([point(name, value), point("codex", "sandbox.harnesses.codex:CODEX")])
     with pytest.raises(UsageError, match=says) as caught:
-        load_harnesses([point(name, value)])
+        found.find(name)
     assert "foreign-harness" in str(caught.value)
+    assert caught.value.cure == "repair or uninstall package foreign-harness"
+    assert found.find("codex") is CODEX
+
+
+def test_an_adapter_of_another_package_brings_its_pins_file() -> None:
+    found = registered(
+        [point("pinned", f"{MODULE}:PINNED"), point("codex", "sandbox.harnesses.codex:CODEX")]
+    )
+    assert {name: path.name for name, path in found.pins_files.items()} == {
+        "pinned": f"{MODULE}.py"
+    }
 
 
 def test_an_unknown_name_gets_the_close_one_and_the_list() -> None:
-    known = load_harnesses([point("codex", "sandbox.harnesses.codex:CODEX")])
+    known = registered([point("codex", "sandbox.harnesses.codex:CODEX")])
     with pytest.raises(UsageError, match="did you mean 'codex'") as caught:
-        find_harness("codx", known)
+        known.find("codx")
     assert caught.value.cure == "choose one of codex"
 
 
 def test_without_any_harness_the_cure_says_what_to_install() -> None:
     with pytest.raises(UsageError) as caught:
-        find_harness("codex", {})
+        registered([]).find("codex")
     assert GROUP in str(caught.value.cure)
 
 
 def test_ours_are_registered_in_the_project_file() -> None:
     project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())
-    registered = project["project"]["entry-points"][GROUP]
-    points = [point(name, value, "sandbox") for name, value in registered.items()]
-    assert set(load_harnesses(points)) >= {"codex", "opencode"}
+    ours = project["project"]["entry-points"][GROUP]
+    points = [point(name, value, "sandbox") for name, value in ours.items()]
+    assert set(registered(points).harnesses) == set(ours)
