@@ -10,10 +10,29 @@ from sandbox.evidence.expectations import Expectation
 from sandbox.evidence.records import Record, ResourceUse, ScriptReport, Survivor, ToolWitness
 
 
+class RunConfiguration(Record):
+    """What decides a run's results, so that a resumed or merged run is the same run.
+
+    ``plan`` are all cell ids before sharding. ``pins`` is version and bundle by ``harness
+    platform``, ``images`` the engine's image ID by image name, ``scenarios`` a digest of what is
+    run and expected by scenario name.
+    """
+
+    profile: str
+    plan: tuple[str, ...]
+    repeat: int = Field(default=1, ge=1)
+    isolation: str = "auto"
+    tool_version: str = ""
+    pins: dict[str, str] = Field(default_factory=dict)
+    images: dict[str, str] = Field(default_factory=dict)
+    scenarios: dict[str, str] = Field(default_factory=dict)
+
+
 class RunRecord(Record):
     """One execution of a plan; ``cells`` are the planned cell ids in order.
 
-    ``completed_at`` is None while the run goes on and after it was killed.
+    ``completed_at`` is None while the run goes on and after it was killed. ``shard`` is ``k/n``
+    when ``cells`` are only a part of the plan. ``configuration`` is None in runs of early versions.
     """
 
     schema_version: Literal["1.0"] = "1.0"
@@ -23,6 +42,8 @@ class RunRecord(Record):
     started_at: float
     completed_at: float | None = None
     tool_version: str = ""
+    shard: str | None = None
+    configuration: RunConfiguration | None = None
 
 
 class HarnessPin(Record):

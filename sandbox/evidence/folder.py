@@ -3,6 +3,7 @@
 ::
 
     RUN/run.json
+    RUN/repeats/<n>/                      the n-th execution of the same cells, as a run of its own
     RUN/cells/<harness>/<image>/<scenario>/
         cell.json  rollouts.jsonl | failures.jsonl  witness.json  exchanges.jsonl  receipt.json
         install.json  footprint.json  egress.jsonl  native/  verdicts.json (only the judge)
@@ -143,6 +144,17 @@ def find_cells(run: Path) -> tuple[Path, ...]:
     if (run / "cell.json").is_file():
         return (run,)
     return tuple(sorted(path.parent for path in run.glob("cells/*/*/*/cell.json")))
+
+
+def attempt_folders(run: Path) -> tuple[Path, ...]:
+    """Return the run's folder and those of its repetitions (``repeats/2``, ``repeats/3`` ...)."""
+    found = [path for path in run.glob("repeats/*") if path.name.isdecimal() and path.is_dir()]
+    return (run, *sorted(found, key=lambda path: int(path.name)))
+
+
+def attempt_folder(run: Path, number: int) -> Path:
+    """Return where the execution of that number (from 1) is kept."""
+    return run if number == 1 else run / "repeats" / str(number)
 
 
 def write_text(path: Path, text: str) -> None:

@@ -15,13 +15,22 @@ from sandbox.evidence.baseline import Baseline
 from sandbox.evidence.cell import CellRecord, RunRecord
 from sandbox.evidence.checks import CHECKS
 from sandbox.evidence.checks.check import Check
-from sandbox.evidence.folder import cell_folder, find_cells, read_cell, read_run, write_text
+from sandbox.evidence.folder import (
+    attempt_folders,
+    cell_folder,
+    find_cells,
+    read_cell,
+    read_run,
+    write_text,
+)
+from sandbox.evidence.repeats import settle
 from sandbox.evidence.results import (
     CellResult,
     CellState,
     CellVerdicts,
     RunVerdicts,
     exit_code,
+    gates,
     summarise,
 )
 from sandbox.evidence.stale import stale_entries
@@ -35,8 +44,12 @@ def judge(
     baseline: Baseline,
     today: dt.date,
     checks: Iterable[Check] = tuple(CHECKS.values()),
+    gate: Tier = Tier.P2,
 ) -> RunVerdicts:
     """Judge every cell of a run folder (or one cell folder); nothing is written.
+
+    A cell that was repeated gets one result (``sandbox.evidence.repeats``). ``gate`` is the
+    lightest tier whose failures decide the exit code.
 
     Raises:
         NothingSelected: there is no cell in the folder, and none was planned.
@@ -44,29 +57,31 @@ def judge(
     """
     record = read_run(run)
     known = tuple(checks)
-    found = {path: _judge_folder(run, path, baseline, today, known) for path in find_cells(run)}
     planned = record.cells if record is not None else ()
-    recorded = {result.cell_id for result in found.values()}
-    cells = [*found.values(), *(_lost(name) for name in planned if name not in recorded)]
-    if not cells:
+    attempts: dict[str, list[CellResult]] = {}
+    for folder in attempt_folders(run):
+        for result in _judge_attempt(folder, planned, baseline, today, known):
+            attempts.setdefault(result.cell_id, []).append(result)
+    if not attempts:
         raise NothingSelected(
             f"there is no cell in {run}", cure="give the folder that --output named"
         )
     order = {name: number for number, name in enumerate(planned)}
-    cells.sort(key=lambda cell: (order.get(cell.cell_id, len(order)), cell.cell_id))
-    return _verdicts(record, tuple(cells), baseline, today)
+    names = sorted(attempts, key=lambda name: (order.get(name, len(order)), name))
+    cells = tuple(settle(attempts[name]) for name in names)
+    return _verdicts(record, cells, baseline, today, gate)
 
 
 def write_verdicts(run: Path, verdicts: RunVerdicts) -> None:
     """Write ``verdicts.json`` into the folder of each cell that has one."""
     single = (run / "cell.json").is_file()
+    folders = attempt_folders(run)
     for result in verdicts.cells:
-        folder = run if single else cell_folder(run, result.cell_id)
-        if (folder / "cell.json").is_file():
-            found = CellVerdicts(
-                cell_id=result.cell_id, state=result.state, verdicts=result.verdicts
-            )
-            write_text(folder / "verdicts.json", found.model_dump_json(indent=2) + "\n")
+        for attempt, one in zip(folders, result.attempts or (result,), strict=False):
+            folder = attempt if single else cell_folder(attempt, one.cell_id)
+            if (folder / "cell.json").is_file():
+                found = CellVerdicts(cell_id=one.cell_id, state=one.state, verdicts=one.verdicts)
+                write_text(folder / "verdicts.json", found.model_dump_json(indent=2) + "\n")
 
 
 def judge_cell(
@@ -82,6 +97,19 @@ def judge_cell(
     return CellResult(
         cell_id=cell.cell_id, record=cell, verdicts=marked, state=_state(cell, marked)
     )
+
+
+def _judge_attempt(
+    run: Path,
+    planned: Sequence[str],
+    baseline: Baseline,
+    today: dt.date,
+    checks: Sequence[Check],
+) -> list[CellResult]:
+    """Judge one execution of each cell; what was planned and is not there is an error."""
+    found = [_judge_folder(run, path, baseline, today, checks) for path in find_cells(run)]
+    recorded = {result.cell_id for result in found}
+    return [*found, *(_lost(name) for name in planned if name not in recorded)]
 
 
 def _judge_folder(
@@ -127,7 +155,7 @@ def _marked(cell: CellRecord, verdict: Verdict, baseline: Baseline, today: dt.da
     if entry.is_expired(today):
         reason = f"{verdict.reason} (its baseline entry expired on {entry.expires})"
         return verdict.model_copy(update={"reason": reason})
-    return verdict.model_copy(update={"known": entry.reason})
+    return verdict.model_copy(update={"known": entry.reason, "link": entry.link})
 
 
 def _is_unsupported(cell: CellRecord, verdict: Verdict) -> bool:
@@ -151,6 +179,7 @@ def _verdicts(
     cells: tuple[CellResult, ...],
     baseline: Baseline,
     today: dt.date,
+    gate: Tier,
 ) -> RunVerdicts:
     stale = stale_entries(baseline, cells, today)
     return RunVerdicts(
@@ -159,7 +188,9 @@ def _verdicts(
         cells=cells,
         stale=stale,
         summary=summarise(cells, stale),
-        exit_code=int(exit_code(cells, stale)),
+        exit_code=int(exit_code(cells, stale, gate=gate)),
+        gate=gate,
+        gates=gates(cells),
     )
 
 

@@ -9,15 +9,27 @@ from typing import Literal
 
 from sandbox.errors import ExitCode
 from sandbox.evidence.cell import CellRecord
+from sandbox.evidence.gates import Gate, gates_of, scores
 from sandbox.evidence.records import Record
-from sandbox.evidence.verdict import Status, Verdict
+from sandbox.evidence.verdict import Status, Tier, Verdict
+
+
+def split_id(cell_id: str) -> tuple[str, str, str]:
+    """Split a cell id into harness, image and scenario; a lone name counts as the scenario."""
+    parts = cell_id.split("/")
+    return (parts[0], parts[1], parts[2]) if len(parts) == 3 else ("-", "-", cell_id)
 
 
 class CellState(StrEnum):
-    """A cell in one word: ``known`` has only failures of the baseline, ``refused`` was not run."""
+    """A cell in one word.
+
+    ``known`` has only failures of the baseline, ``flaky`` only such as repeated runs disagree
+    about, ``refused`` was not run since it cannot work.
+    """
 
     PASS = "pass"  # noqa: S105 - a state, not a password
     KNOWN = "known"
+    FLAKY = "flaky"
     FAIL = "fail"
     ERROR = "error"
     REFUSED = "refused"
@@ -33,12 +45,16 @@ class CellVerdicts(Record):
 
 
 class CellResult(Record):
-    """One judged cell; ``record`` is None when its ``cell.json`` is missing or unreadable."""
+    """One judged cell; ``record`` is None when its ``cell.json`` is missing or unreadable.
+
+    ``attempts`` are the results of each run of a repeated cell, the first one included.
+    """
 
     cell_id: str
     record: CellRecord | None
     verdicts: tuple[Verdict, ...]
     state: CellState
+    attempts: tuple[CellResult, ...] = ()
 
     @property
     def non_passes(self) -> tuple[Verdict, ...]:
@@ -58,6 +74,7 @@ class StaleEntry(Record):
     check: str
     reason: str
     near: str | None = None
+    link: str | None = None
 
 
 class Summary(Record):
@@ -80,6 +97,8 @@ class RunVerdicts(Record):
     stale: tuple[StaleEntry, ...]
     summary: Summary
     exit_code: int
+    gate: Tier = Tier.P2
+    gates: tuple[Gate, ...] = ()
 
 
 def summarise(cells: Sequence[CellResult], stale: Sequence[StaleEntry]) -> Summary:
@@ -92,23 +111,28 @@ def summarise(cells: Sequence[CellResult], stale: Sequence[StaleEntry]) -> Summa
         verdicts={status.value: statuses[status.value] for status in Status},
         known=sum(verdict.known is not None for verdict in verdicts),
         stale=len(stale),
-        tiers=_tiers(verdicts),
+        tiers=scores(verdicts),
     )
 
 
-def exit_code(cells: Iterable[CellResult], stale: Sequence[StaleEntry]) -> ExitCode:
-    """Return the run's exit code: what could not be found out stands above what failed."""
+def exit_code(
+    cells: Iterable[CellResult], stale: Sequence[StaleEntry], *, gate: Tier = Tier.P2
+) -> ExitCode:
+    """Return the run's exit code: what could not be found out stands above what failed.
+
+    ``gate`` is the lightest tier whose failures count; errors and stale entries always do.
+    """
     open_verdicts = [verdict for cell in cells for verdict in cell.unknown_failures]
     if any(verdict.status is Status.ERROR for verdict in open_verdicts):
         return ExitCode.ERROR
-    return ExitCode.FAILED if open_verdicts or stale else ExitCode.OK
+    counted = any(verdict.tier <= gate for verdict in open_verdicts)
+    return ExitCode.FAILED if counted or stale else ExitCode.OK
 
 
-def _tiers(verdicts: Iterable[Verdict]) -> dict[str, str]:
-    applicable: Counter[str] = Counter()
-    passes: Counter[str] = Counter()
-    for verdict in verdicts:
-        if verdict.status is not Status.NOT_APPLICABLE:
-            applicable[verdict.tier.value] += 1
-            passes[verdict.tier.value] += verdict.status is Status.PASS
-    return {tier: f"{passes[tier]}/{applicable[tier]}" for tier in sorted(applicable)}
+def gates(cells: Iterable[CellResult]) -> tuple[Gate, ...]:
+    """Return the gate of each harness and image, in the order of the cells."""
+    verdicts: dict[tuple[str, str], list[Verdict]] = {}
+    for cell in cells:
+        harness, image, _ = split_id(cell.cell_id)
+        verdicts.setdefault((harness, image), []).extend(cell.verdicts)
+    return gates_of(verdicts)

@@ -47,7 +47,13 @@ def _stale(entry: KnownFailure, cells: Sequence[CellResult], today: dt.date) -> 
     reason = entry.reason
     if entry.is_expired(today):
         reason = f"{reason} (expired on {entry.expires})"
-    return StaleEntry(cell=entry.cell, check=entry.check, reason=reason, near=_near(entry, cells))
+    return StaleEntry(
+        cell=entry.cell,
+        check=entry.check,
+        reason=reason,
+        near=_near(entry, cells),
+        link=entry.link,
+    )
 
 
 def _near(entry: KnownFailure, cells: Sequence[CellResult]) -> str | None:

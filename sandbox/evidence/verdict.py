@@ -39,7 +39,11 @@ class Outcome(Record):
 
 
 class Verdict(Record):
-    """One check's outcome for one cell; ``known`` is the reason of its baseline entry."""
+    """One check's outcome for one cell.
+
+    ``known`` is the reason of its baseline entry, ``link`` that entry's. ``flaky`` says how often
+    repeated runs of the cell disagreed (``failed in 1 of 3 attempts``).
+    """
 
     check: str
     tier: Tier
@@ -48,6 +52,8 @@ class Verdict(Record):
     status: Status
     reason: str = ""
     known: str | None = None
+    link: str | None = None
+    flaky: str | None = None
 
 
 class MissingEvidence(Exception):

@@ -6,10 +6,17 @@ from typing import Literal
 
 from sandbox.evidence.cell import CellRecord
 from sandbox.evidence.checks import CHECKS
+from sandbox.evidence.gates import Gate
 from sandbox.evidence.records import Record
-from sandbox.evidence.results import CellResult, CellState, RunVerdicts, StaleEntry, Summary
+from sandbox.evidence.results import (
+    CellResult,
+    CellState,
+    RunVerdicts,
+    StaleEntry,
+    Summary,
+    split_id,
+)
 from sandbox.evidence.verdict import Kind, Tier, Verdict
-from sandbox.report.words import split_id
 
 
 class CheckInfo(Record):
@@ -40,17 +47,24 @@ class CellReport(Record):
     started_at: float | None
     completed_at: float | None
     phases: dict[str, float]
+    attempts: int
     verdicts: tuple[Verdict, ...]
 
 
 class Results(Record):
-    """The file."""
+    """The file.
 
-    schema_version: Literal["1.0"] = "1.0"
+    Version 1.1 added ``gate`` and ``gates``, the state ``flaky``, each cell's ``attempts`` and each
+    verdict's ``link`` and ``flaky``.
+    """
+
+    schema_version: Literal["1.1"] = "1.1"
     run_id: str
     profile: str | None
     exit_code: int
+    gate: Tier
     summary: Summary
+    gates: tuple[Gate, ...]
     stale: tuple[StaleEntry, ...]
     checks: tuple[CheckInfo, ...]
     cells: tuple[CellReport, ...]
@@ -62,7 +76,9 @@ def results(run: RunVerdicts) -> Results:
         run_id=run.run_id,
         profile=run.profile,
         exit_code=run.exit_code,
+        gate=run.gate,
         summary=run.summary,
+        gates=run.gates,
         stale=run.stale,
         checks=tuple(
             CheckInfo(id=c.id, tier=c.tier, kind=c.kind, group=c.group, why=c.why)
@@ -98,5 +114,6 @@ def _cell(cell: CellResult) -> CellReport:
         started_at=record.started_at if record is not None else None,
         completed_at=record.completed_at if record is not None else None,
         phases=record.phases if record is not None else {},
+        attempts=len(cell.attempts) or 1,
         verdicts=cell.verdicts,
     )

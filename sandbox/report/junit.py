@@ -10,9 +10,9 @@ import re
 
 from junitparser import Error, Failure, JUnitXml, Skipped, TestCase, TestSuite
 
-from sandbox.evidence.results import CellResult, RunVerdicts, StaleEntry
+from sandbox.evidence.results import CellResult, RunVerdicts, StaleEntry, split_id
 from sandbox.evidence.verdict import Status, Verdict
-from sandbox.report.words import matrix, split_id
+from sandbox.report.words import matrix
 
 _NOT_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 

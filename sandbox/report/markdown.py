@@ -13,6 +13,7 @@ STEP_SUMMARY_LIMIT = 1024 * 1024
 _SIGNS = {
     CellState.PASS: "✅",
     CellState.KNOWN: "🟡",
+    CellState.FLAKY: "🎲",
     CellState.FAIL: "❌",
     CellState.ERROR: "❓",
     CellState.REFUSED: "⛔",

@@ -23,11 +23,12 @@ from sandbox.report.words import (
 _STYLES = {
     CellState.PASS: "green",
     CellState.KNOWN: "yellow",
+    CellState.FLAKY: "magenta",
     CellState.FAIL: "bold red",
     CellState.ERROR: "bold magenta",
     CellState.REFUSED: "cyan",
 }
-_LABEL_STYLES = {"known": "yellow", "FAIL": "bold red", "error": "bold magenta"}
+_LABEL_STYLES = {"known": "yellow", "flaky": "magenta", "FAIL": "bold red", "error": "bold magenta"}
 _FRAME = 3
 """Columns that a table cell takes beside its text."""
 _LABEL = len("known (1)")
@@ -112,7 +113,7 @@ def _findings(run: RunVerdicts) -> Iterator[RenderableType]:
     for finding in findings(run):
         yield Text("")
         yield _headline(finding)
-        yield Text(f"  {finding.verdict.reason}", overflow="fold")
+        yield Text(f"  {finding.reason}", overflow="fold")
         if finding.verdict.known is not None:
             yield Text(f"  baseline: {finding.verdict.known}", style="yellow", overflow="fold")
     for entry in run.stale:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from sandbox.evidence.results import CellResult, CellState, RunVerdicts
+from sandbox.evidence.results import CellResult, CellState, RunVerdicts, split_id
 from sandbox.evidence.verdict import Status, Verdict
 
 
@@ -18,10 +18,18 @@ class Finding:
 
     @property
     def label(self) -> str:
-        """``known``, ``FAIL`` or ``error``."""
+        """``known``, ``flaky``, ``FAIL`` or ``error``."""
         if self.verdict.known is not None:
             return "known"
+        if self.verdict.flaky is not None:
+            return "flaky"
         return "FAIL" if self.verdict.status is Status.FAIL else "error"
+
+    @property
+    def reason(self) -> str:
+        """The verdict's reason, with how often it failed in front when that is not always."""
+        flaky = self.verdict.flaky
+        return f"{flaky}: {self.verdict.reason}" if flaky else self.verdict.reason
 
 
 def cell_label(cell: CellResult) -> str:
@@ -30,6 +38,8 @@ def cell_label(cell: CellResult) -> str:
     match cell.state:
         case CellState.FAIL:
             return f"FAIL ({open_failures})"
+        case CellState.FLAKY:
+            return f"flaky ({open_failures})"
         case CellState.KNOWN:
             return f"known ({len(cell.non_passes)})"
         case CellState.REFUSED:
@@ -52,12 +62,6 @@ def totals(run: RunVerdicts) -> str:
     count = run.summary.stale
     stale = f"; {count} stale baseline entr{'y' if count == 1 else 'ies'}" if count else ""
     return f"{len(run.cells)} cells: {states}; checks passed: {tiers}{stale}"
-
-
-def split_id(cell_id: str) -> tuple[str, str, str]:
-    """Split a cell id into harness, image and scenario; a lone name counts as the scenario."""
-    parts = cell_id.split("/")
-    return (parts[0], parts[1], parts[2]) if len(parts) == 3 else ("-", "-", cell_id)
 
 
 @dataclass(frozen=True)

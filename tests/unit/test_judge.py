@@ -12,11 +12,11 @@ from sandbox.errors import NothingSelected, UsageError
 from sandbox.evidence.baseline import Baseline, KnownFailure
 from sandbox.evidence.cell import Refusal, RunRecord
 from sandbox.evidence.checks import CHECKS
-from sandbox.evidence.folder import CellFiles, cell_folder, write_run
+from sandbox.evidence.folder import CellFiles, attempt_folder, cell_folder, write_run
 from sandbox.evidence.judge import judge, write_verdicts
 from sandbox.evidence.records import ToolStatus
 from sandbox.evidence.results import CellState, CellVerdicts, RunVerdicts
-from sandbox.evidence.verdict import Status
+from sandbox.evidence.verdict import Status, Tier
 from tests.broken.defects import tool_status, with_observed, with_witness
 from tests.broken.goodcells import START, good, write
 
@@ -225,3 +225,70 @@ def test_only_asked_for_checks_are_judged(tmp_path: Path) -> None:
     found = judge(run, baseline=Baseline(), today=TODAY, checks=[CHECKS["row_schema"]])
     assert [v.check for v in found.cells[0].verdicts] == ["row_schema"]
     assert found.exit_code == 0
+
+
+def test_a_gate_names_the_lightest_tier_that_holds(tmp_path: Path) -> None:
+    p1 = with_witness(good("model_error"), session_dir_gone=False)
+    found = judged(run_of(tmp_path, good(), p1, wrong_status(image="alpine-3.23")))
+    gates = {(gate.harness, gate.image): gate for gate in found.gates}
+    assert gates["codex", "debian-12"].reached is Tier.P0
+    assert gates["codex", "debian-12"].open == {"P0": 0, "P1": 1, "P2": 0}
+    assert gates["codex", "alpine-3.23"].reached is None
+    known_too = judged(tmp_path / "run", known()).gates
+    assert [gate.reached for gate in known_too] == [Tier.P0, Tier.P2]
+
+
+def test_failures_lighter_than_the_gate_do_not_decide(tmp_path: Path) -> None:
+    run = run_of(tmp_path, with_witness(good("model_error"), session_dir_gone=False))
+
+    def code(gate: Tier) -> int:
+        return judge(run, baseline=Baseline(), today=TODAY, gate=gate).exit_code
+
+    assert {tier: code(tier) for tier in Tier} == {Tier.P0: 0, Tier.P1: 1, Tier.P2: 1}
+
+
+def repeated(tmp_path: Path, *attempts: CellFiles) -> Path:
+    run = run_of(tmp_path, attempts[0])
+    for number, files in enumerate(attempts[1:], start=2):
+        write(cell_folder(attempt_folder(run, number), files.cell.cell_id), files)
+    return run
+
+
+def test_a_check_that_fails_in_some_attempts_is_flaky_and_fails(tmp_path: Path) -> None:
+    run = repeated(tmp_path, good("tool_failure"), wrong_status(), good("tool_failure"))
+    (cell,) = (found := judged(run)).cells
+    assert (found.exit_code, cell.state) == (1, CellState.FLAKY)
+    (flaky,) = cell.unknown_failures
+    assert (flaky.check, flaky.flaky) == ("tool_status", "failed in 1 of 3 attempts")
+    assert [attempt.state.value for attempt in cell.attempts] == ["pass", "fail", "pass"]
+    assert judged(run, known()).exit_code == 0
+
+
+def test_what_fails_in_every_attempt_is_not_flaky(tmp_path: Path) -> None:
+    (cell,) = judged(repeated(tmp_path, wrong_status(), wrong_status())).cells
+    assert (cell.state, cell.unknown_failures[0].flaky) == (CellState.FAIL, None)
+
+
+def test_a_repetition_that_was_lost_is_an_error(tmp_path: Path) -> None:
+    run = repeated(tmp_path, good())
+    (run / "repeats" / "2" / "cells").mkdir(parents=True)
+    found = judged(run)
+    assert (found.exit_code, found.cells[0].state) == (4, CellState.FLAKY)
+
+
+def test_each_attempt_keeps_its_own_verdicts(tmp_path: Path) -> None:
+    run = repeated(tmp_path, good("tool_failure"), wrong_status())
+    write_verdicts(run, judged(run))
+    states = [
+        CellVerdicts.model_validate_json((folder / "verdicts.json").read_bytes()).state.value
+        for folder in (
+            cell_folder(attempt_folder(run, n), "codex/debian-12/tool_failure") for n in (1, 2)
+        )
+    ]
+    assert states == ["pass", "fail"]
+
+
+def test_an_entry_s_link_travels_with_the_verdict(tmp_path: Path) -> None:
+    entry = known().model_copy(update={"link": "https://example.org/1"})
+    assert judged(run_of(tmp_path, wrong_status()), entry).cells[0].non_passes[0].link == entry.link
+    assert judged(run_of(tmp_path / "b", good("tool_failure")), entry).stale[0].link == entry.link

@@ -197,7 +197,7 @@ def test_the_summary_stays_under_its_limit() -> None:
 def test_results_are_read_back_strictly() -> None:
     text = report_files(mixed())["results.json"]
     found = Results.model_validate_json(text, strict=True)
-    assert found.schema_version == "1.0"
+    assert found.schema_version == "1.1"
     assert found.exit_code == 4
     assert [check.id for check in found.checks] == list(CHECKS)
     cell = found.cells[0]
