@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from sandbox.commands.reporting import baseline, conclude
+from sandbox.commands.reporting import add_gate, baseline, conclude
 from sandbox.errors import ExitCode, UsageError
 
 
@@ -13,6 +13,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """Add the options."""
     parser.add_argument("folder", type=Path, metavar="DIR", help="a run folder or one cell folder")
     parser.add_argument("--baseline", type=Path, metavar="FILE", help="another baseline.toml")
+    add_gate(parser)
     parser.add_argument("--json", action="store_true", help="print results.json instead of a table")
     parser.add_argument("--dry-run", action="store_true", help="write nothing into DIR")
 
@@ -26,5 +27,6 @@ def run(arguments: argparse.Namespace) -> ExitCode:
         folder,
         known=baseline(arguments.baseline),
         as_json=arguments.json,
+        gate=arguments.gate,
         write=not arguments.dry_run,
     )

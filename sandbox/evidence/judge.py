@@ -7,7 +7,8 @@ nothing, so an old run can be judged again at any time, with the same result.
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from sandbox.errors import CouldNotFindOut, NothingSelected
@@ -16,6 +17,7 @@ from sandbox.evidence.cell import CellRecord, RunRecord
 from sandbox.evidence.checks import CHECKS
 from sandbox.evidence.checks.check import Check
 from sandbox.evidence.folder import (
+    CellFiles,
     attempt_folders,
     cell_folder,
     find_cells,
@@ -37,6 +39,12 @@ from sandbox.evidence.stale import stale_entries
 from sandbox.evidence.verdict import CELL_RUN, Status, Tier, Verdict
 from sandbox.evidence.view import CellEvidence
 
+Told = Callable[[Path, CellResult, CellFiles], None]
+
+
+def untold(folder: Path, result: CellResult, files: CellFiles) -> None:
+    """Tell nobody."""
+
 
 def judge(
     run: Path,
@@ -45,22 +53,24 @@ def judge(
     today: dt.date,
     checks: Iterable[Check] = tuple(CHECKS.values()),
     gate: Tier = Tier.P2,
+    told: Told = untold,
 ) -> RunVerdicts:
     """Judge every cell of a run folder (or one cell folder); nothing is written.
 
     A cell that was repeated gets one result (``sandbox.evidence.repeats``). ``gate`` is the
-    lightest tier whose failures decide the exit code.
+    lightest tier whose failures decide the exit code. ``told`` hears of each judged cell folder
+    with its result and facts, so that nobody needs to read them again.
 
     Raises:
         NothingSelected: there is no cell in the folder, and none was planned.
         UsageError: two baseline entries contradict each other.
     """
     record = read_run(run)
-    known = tuple(checks)
+    one = _Judge(baseline=baseline, today=today, checks=tuple(checks), told=told)
     planned = record.cells if record is not None else ()
     attempts: dict[str, list[CellResult]] = {}
     for folder in attempt_folders(run):
-        for result in _judge_attempt(folder, planned, baseline, today, known):
+        for result in one.attempt(folder, planned):
             attempts.setdefault(result.cell_id, []).append(result)
     if not attempts:
         raise NothingSelected(
@@ -99,30 +109,32 @@ def judge_cell(
     )
 
 
-def _judge_attempt(
-    run: Path,
-    planned: Sequence[str],
-    baseline: Baseline,
-    today: dt.date,
-    checks: Sequence[Check],
-) -> list[CellResult]:
-    """Judge one execution of each cell; what was planned and is not there is an error."""
-    found = [_judge_folder(run, path, baseline, today, checks) for path in find_cells(run)]
-    recorded = {result.cell_id for result in found}
-    return [*found, *(_lost(name) for name in planned if name not in recorded)]
+@dataclass(frozen=True, kw_only=True)
+class _Judge:
+    """What judging one cell takes beside its folder."""
 
+    baseline: Baseline
+    today: dt.date
+    checks: Sequence[Check]
+    told: Told
 
-def _judge_folder(
-    run: Path, path: Path, baseline: Baseline, today: dt.date, checks: Sequence[Check]
-) -> CellResult:
-    name = path.relative_to(run / "cells").as_posix() if path != run else path.name
-    try:
-        evidence = CellEvidence(read_cell(path))
-    except CouldNotFindOut as error:
-        return _unknown(name, error.message)
-    if path != run and evidence.cell.cell_id != name:
-        return _unknown(name, f"its cell.json is of {evidence.cell.cell_id}")
-    return judge_cell(evidence, baseline=baseline, today=today, checks=checks)
+    def attempt(self, run: Path, planned: Sequence[str]) -> list[CellResult]:
+        """Judge one execution of each cell; what was planned and is not there is an error."""
+        found = [self._folder(run, path) for path in find_cells(run)]
+        recorded = {result.cell_id for result in found}
+        return [*found, *(_lost(name) for name in planned if name not in recorded)]
+
+    def _folder(self, run: Path, path: Path) -> CellResult:
+        name = path.relative_to(run / "cells").as_posix() if path != run else path.name
+        try:
+            evidence = CellEvidence(read_cell(path))
+        except CouldNotFindOut as error:
+            return _unknown(name, error.message)
+        if path != run and evidence.cell.cell_id != name:
+            return _unknown(name, f"its cell.json is of {evidence.cell.cell_id}")
+        result = judge_cell(evidence, baseline=self.baseline, today=self.today, checks=self.checks)
+        self.told(path, result, evidence.files)
+        return result
 
 
 def _lost(cell_id: str) -> CellResult:

@@ -1,1 +1,1 @@
-"""Verdicts in, text out: terminal, markdown, JSON, JUnit."""
+"""Verdicts in, text out: terminal, markdown, JSON, JUnit, CTRF, HTML."""

@@ -37,7 +37,8 @@ def junit(run: RunVerdicts) -> str:
 def _case(cell: CellResult, verdict: Verdict) -> TestCase:
     harness, image, scenario = split_id(cell.cell_id)
     case = TestCase(verdict.check, classname=f"{harness}.{image}.{scenario}")
-    reason = _clean(verdict.reason)
+    flaky = f"{verdict.flaky}: " if verdict.flaky else ""
+    reason = _clean(flaky + verdict.reason)
     if verdict.known is not None:
         case.result = [Skipped(f"known: {_clean(verdict.known)} ({reason})")]
     elif verdict.status is Status.FAIL:

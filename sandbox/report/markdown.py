@@ -1,10 +1,11 @@
-"""``summary.md``: one overview table and the findings, fit for a GitHub step summary."""
+"""``summary.md``: overview, findings, a table for each harness, fit for a step summary."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 from sandbox.evidence.results import CellResult, CellState, RunVerdicts
+from sandbox.report.harnesstable import escape, harness_tables, line
 from sandbox.report.words import Finding, cell_label, findings, matrix, totals, version_of
 
 STEP_SUMMARY_LIMIT = 1024 * 1024
@@ -21,25 +22,32 @@ _SIGNS = {
 
 
 def summary(run: RunVerdicts, *, limit: int = STEP_SUMMARY_LIMIT) -> str:
-    """Return the summary; findings that would pass ``limit`` bytes are counted, not shown."""
+    """Return the summary in at most ``limit`` bytes.
+
+    What does not fit is counted, not shown: first tables of harnesses, then findings.
+    """
     head = "\n".join(_head(run)) + "\n"
     blocks = [_finding(finding) for finding in findings(run)]
     stale = [_stale_line(entry.cell, entry.check, entry.reason, entry.near) for entry in run.stale]
-    return _within(head, [*stale, *blocks], limit)
+    text = _within(head, [*stale, *blocks], limit)
+    return _with_tables(text, [*harness_tables(run)], limit)
 
 
 def _head(run: RunVerdicts) -> Iterator[str]:
     profile = f", profile {run.profile}" if run.profile else ""
-    yield f"## Conformance run {_escape(run.run_id)}{_escape(profile)}"
+    yield f"## Conformance run {escape(run.run_id)}{escape(profile)}"
     yield ""
-    yield f"{_escape(totals(run))}; exit code {run.exit_code}."
+    yield f"{escape(totals(run))}; exit code {run.exit_code}."
     yield ""
     found = matrix(run)
-    yield _line(["harness", "version", "image", *found.scenarios])
-    yield _line(["---"] * 3 + [":---:"] * len(found.scenarios))
+    yield line(["harness", "version", "image", "gate", *found.scenarios])
+    yield line(["---"] * 4 + [":---:"] * len(found.scenarios))
+    gates = {(gate.harness, gate.image): gate.reached for gate in run.gates}
     for harness, image in found.rows:
         cells = [found.cells.get((harness, image, scenario)) for scenario in found.scenarios]
-        yield _line([harness, version_of(run, harness, image), image, *map(_cell, cells)])
+        reached = gates.get((harness, image))
+        name = reached.value if reached is not None else "none"
+        yield line([harness, version_of(run, harness, image), image, name, *map(_cell, cells)])
     if run.stale or any(cell.non_passes for cell in run.cells):
         yield ""
         yield "### Findings"
@@ -53,16 +61,19 @@ def _finding(finding: Finding) -> str:
     verdict = finding.verdict
     text = (
         f"\n- **{finding.label}** `{finding.cell_id}` `{verdict.check}` "
-        f"({verdict.tier}, {verdict.group}): {_escape(verdict.reason)}\n"
+        f"({verdict.tier}, {verdict.group}): {escape(finding.reason)}\n"
     )
-    return text + (f"  - baseline: {_escape(verdict.known)}\n" if verdict.known else "")
+    if verdict.known is None:
+        return text
+    link = f" {escape(verdict.link)}" if verdict.link else ""
+    return f"{text}  - baseline: {escape(verdict.known)}{link}\n"
 
 
 def _stale_line(cell: str, check: str, reason: str, near: str | None) -> str:
-    more = f"; near miss: {_escape(near)}" if near else ""
+    more = f"; near miss: {escape(near)}" if near else ""
     return (
         f"\n- **STALE** baseline entry `{cell}` `{check}`: its failure is gone "
-        f"(the entry says: {_escape(reason)}){more}\n"
+        f"(the entry says: {escape(reason)}){more}\n"
     )
 
 
@@ -78,13 +89,17 @@ def _within(head: str, blocks: list[str], limit: int) -> str:
     return "".join(text)
 
 
-def _line(cells: Iterable[str]) -> str:
-    return "| " + " | ".join(_escape(cell) for cell in cells) + " |"
-
-
-def _escape(text: str) -> str:
-    """Keep foreign text from being read as markup: tables, emphasis, code and HTML."""
-    flat = " ".join(text.split())
-    for sign in "\\`*_[]|":
-        flat = flat.replace(sign, f"\\{sign}")
-    return flat.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+def _with_tables(text: str, tables: list[str], limit: int) -> str:
+    """Add the tables that fit; say how many do not, where that fits."""
+    reserve, size, left_out = 200, len(text.encode()), 0
+    parts = [text]
+    for table in tables:
+        if size + len(table.encode()) > limit - reserve:
+            left_out += 1
+        else:
+            parts.append(table)
+            size += len(table.encode())
+    note = f"\n... and {left_out} more tables of harnesses in report.html\n"
+    if left_out and size + len(note) <= limit:
+        parts.append(note)
+    return "".join(parts)

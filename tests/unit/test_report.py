@@ -17,8 +17,11 @@ from sandbox.evidence.checks import CHECKS
 from sandbox.evidence.folder import CellFiles, write_run
 from sandbox.evidence.judge import judge, judge_cell
 from sandbox.evidence.records import ToolStatus
+from sandbox.evidence.repeats import settle
 from sandbox.evidence.results import CellResult, RunVerdicts, StaleEntry, exit_code, summarise
 from sandbox.evidence.view import CellEvidence
+from sandbox.report.annotations import error_lines
+from sandbox.report.ctrf import Report
 from sandbox.report.jsonreport import Results
 from sandbox.report.markdown import summary
 from sandbox.report.terminal import render, report
@@ -171,7 +174,7 @@ def test_the_summary_has_one_table_and_the_findings() -> None:
     assert lines[0] == "## Conformance run 20270101-1, profile quick"
     head = next(line for line in lines if line.startswith("| harness"))
     assert head == (
-        "| harness | version | image | tool\\_success | model\\_error | tool\\_failure "
+        "| harness | version | image | gate | tool\\_success | model\\_error | tool\\_failure "
         "| retry\\_500 |"
     )
     codex = next(line for line in lines if line.startswith("| codex"))
@@ -191,7 +194,72 @@ def test_the_summary_stays_under_its_limit() -> None:
     limit = len(whole.encode()) - 50
     short = summary(mixed(), limit=limit)
     assert len(short.encode()) <= limit
-    assert "more findings in results.json" in short
+    assert "more tables of harnesses in report.html" in short
+    assert "more findings" not in short
+    shorter = summary(mixed(), limit=whole.index("<details>") - 50)
+    assert len(shorter.encode()) <= whole.index("<details>") - 50
+    assert "more findings in results.json" in shorter
+
+
+def test_the_summary_has_a_table_of_checks_for_each_harness() -> None:
+    text = summary(mixed())
+    assert text.count("<details>") == 2
+    codex = text[text.index("<summary>codex on debian-12") :]
+    lines = codex[: codex.index("</details>")].splitlines()
+    gone = next(line for line in lines if "session\\_dir\\_gone" in line)
+    assert gone == "| session\\_dir\\_gone | P1 | P | **F** |"
+    lied = next(line for line in text.splitlines() if line.startswith("| tool\\_status | P0 | K"))
+    assert lied
+
+
+def test_a_field_of_the_table_has_a_letter_for_each_image_that_differs() -> None:
+    gone = with_witness(good("model_error"), session_dir_gone=False)
+    text = summary(run_of(gone, good("model_error", image="alpine-3.23")))
+    assert "| session\\_dir\\_gone | P1 | **F** P |" in text
+
+
+def test_ctrf_counts_what_it_holds() -> None:
+    report = Report.model_validate_json(report_files(mixed())["ctrf.json"], strict=True)
+    found, total = report.results.tests, report.results.summary
+    assert total.tests == len(found) == 3 * len(CHECKS) + 2
+    assert total.failed == sum(test.status == "failed" for test in found) == 4
+    assert total.passed + total.failed + total.skipped == total.tests
+    assert len({test.id for test in found}) == len(found)
+    by_name = {(*test.suite, test.name): test for test in found}
+    known = by_name["opencode", "debian-12", "tool_failure", "tool_status"]
+    assert (known.status, known.rawStatus) == ("skipped", "known")
+    lost = by_name["opencode", "debian-12", "retry_500", "cell_run"]
+    assert (lost.status, lost.rawStatus) == ("failed", "error")
+    assert by_name["baseline", "codex/*/retry_500 step_join"].rawStatus == "stale"
+
+
+def test_annotations_are_for_p0_and_stale_entries_and_cannot_be_forged() -> None:
+    lines = error_lines(mixed())
+    assert [line.split("::")[1] for line in lines] == [
+        "error title=codex/debian-12/model_error nothing_left_running (P0)",
+        "error title=opencode/debian-12/retry_500 cell_run (P0)",
+        "error title=stale baseline entry",
+    ]
+    run = mixed(stale=(STALE.model_copy(update={"cell": "a\n::warning::100%"}),))
+    assert "a%0A::warning::100%25" in error_lines(run)[-1]
+    assert all("\n" not in line for line in error_lines(run))
+    short = error_lines(run, most=2)
+    assert len(short) == 2
+    assert "2 more failures" in short[-1]
+
+
+def test_a_flaky_cell_is_called_so_everywhere() -> None:
+    cell = settle([result(good("model_error")), result(failing())])
+    run = run_of(good()).model_copy(update={"cells": (cell,)})
+    assert "flaky (2)" in render(run, width=120)
+    assert "failed in 1 of 2 attempts" in render(run, width=200)
+    assert "🎲 flaky (2)" in summary(run)
+    ctrf = Report.model_validate_json(report_files(run)["ctrf.json"])
+    assert ctrf.results.summary.flaky == 2
+    (one,) = [test for test in ctrf.results.tests if test.name == "session_dir_gone"]
+    assert one.retryAttempts is not None
+    assert [attempt.status for attempt in one.retryAttempts] == ["passed", "failed"]
+    assert "failed in 1 of 2 attempts" in report_files(run)["junit.xml"]
 
 
 def test_results_are_read_back_strictly() -> None:

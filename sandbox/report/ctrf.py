@@ -1,0 +1,189 @@
+"""``ctrf.json``: the run in the Common Test Report Format, one test for each check of a cell.
+
+Format: the JSON schema of ctrf-io/ctrf (``schema/ctrf.schema.json``), draft-07, in which unknown
+keys are errors; ``specVersion`` 0.0.0 is what its own reporters write. Times are milliseconds since
+the epoch. What the baseline knows and what does not apply is skipped, as in ``junit.xml``; "could
+not find out" is failed with the raw status ``error``.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections import Counter
+from collections.abc import Iterator
+from typing import Literal
+
+from pydantic import Field
+
+from sandbox.evidence.records import Record
+from sandbox.evidence.results import CellResult, RunVerdicts, StaleEntry, split_id
+from sandbox.evidence.verdict import Status, Verdict
+
+CtrfStatus = Literal["passed", "failed", "skipped", "pending", "other"]
+_NAMESPACE = uuid.uuid5(uuid.NAMESPACE_URL, "sandbox-conformance")
+_STATUSES: dict[Status, CtrfStatus] = {
+    Status.PASS: "passed",
+    Status.FAIL: "failed",
+    Status.ERROR: "failed",
+    Status.NOT_APPLICABLE: "skipped",
+}
+
+
+class RetryAttempt(Record):
+    """One execution of a repeated check; attempts count from 1."""
+
+    attempt: int = Field(ge=1)
+    status: CtrfStatus
+    message: str | None = None
+
+
+class Test(Record):
+    """One check of one cell; its ``duration`` is 0, since a verdict takes no time of the cell's."""
+
+    id: str
+    name: str = Field(min_length=1)
+    status: CtrfStatus
+    duration: int = 0
+    start: int | None = None
+    stop: int | None = None
+    suite: tuple[str, ...] = Field(min_length=1)
+    message: str | None = None
+    rawStatus: str  # noqa: N815 - the format's name
+    tags: tuple[str, ...] = ()
+    type: str = "conformance"
+    filePath: str  # noqa: N815 - the format's name
+    retries: int | None = None
+    retryAttempts: tuple[RetryAttempt, ...] | None = None  # noqa: N815 - the format's name
+    flaky: bool | None = None
+
+
+class Summary(Record):
+    """Counts by status."""
+
+    tests: int
+    passed: int
+    failed: int
+    skipped: int
+    pending: int
+    other: int
+    flaky: int
+    suites: int
+    start: int
+    stop: int
+
+
+class Tool(Record):
+    """What made the results."""
+
+    name: str = "sandbox"
+
+
+class Results(Record):
+    """The results of one run."""
+
+    tool: Tool
+    summary: Summary
+    tests: tuple[Test, ...]
+
+
+class Report(Record):
+    """The file."""
+
+    reportFormat: Literal["CTRF"] = "CTRF"  # noqa: N815 - the format's name
+    specVersion: Literal["0.0.0"] = "0.0.0"  # noqa: N815 - the format's name
+    reportId: str  # noqa: N815 - the format's name
+    generatedBy: str = "sandbox"  # noqa: N815 - the format's name
+    results: Results
+
+
+def ctrf(run: RunVerdicts) -> str:
+    """Return the text of ``ctrf.json``."""
+    tests = (*_tests(run), *(_stale(entry) for entry in run.stale))
+    counts = Counter(test.status for test in tests)
+    times = [c.record for c in run.cells if c.record is not None]
+    report = Report(
+        reportId=str(uuid.uuid5(_NAMESPACE, f"report {run.run_id}")),
+        results=Results(
+            tool=Tool(),
+            summary=Summary(
+                tests=len(tests),
+                passed=counts["passed"],
+                failed=counts["failed"],
+                skipped=counts["skipped"],
+                pending=0,
+                other=0,
+                flaky=sum(test.flaky is True for test in tests),
+                suites=len({test.suite for test in tests}),
+                start=min((_ms(cell.started_at) for cell in times), default=0),
+                stop=max((_ms(cell.completed_at) for cell in times), default=0),
+            ),
+            tests=tests,
+        ),
+    )
+    return report.model_dump_json(indent=2, exclude_none=True) + "\n"
+
+
+def _tests(run: RunVerdicts) -> Iterator[Test]:
+    for cell in run.cells:
+        for verdict in cell.verdicts:
+            yield _test(cell, verdict)
+
+
+def _test(cell: CellResult, verdict: Verdict) -> Test:
+    record = cell.record
+    tries = _attempts(cell, verdict.check)
+    return Test(
+        id=_id(f"{cell.cell_id} {verdict.check}"),
+        name=verdict.check,
+        status=_status(verdict),
+        start=None if record is None else _ms(record.started_at),
+        stop=None if record is None else _ms(record.completed_at),
+        suite=split_id(cell.cell_id),
+        message=_message(verdict),
+        rawStatus="known" if verdict.known is not None else verdict.status.value,
+        tags=(verdict.tier.value, verdict.kind, verdict.group),
+        filePath=f"cells/{cell.cell_id}",
+        retries=len(tries) - 1 if tries else None,
+        retryAttempts=tries or None,
+        flaky=True if verdict.flaky is not None else None,
+    )
+
+
+def _attempts(cell: CellResult, check: str) -> tuple[RetryAttempt, ...]:
+    return tuple(
+        RetryAttempt(attempt=number, status=_status(verdict), message=_message(verdict))
+        for number, attempt in enumerate(cell.attempts, start=1)
+        for verdict in attempt.verdicts
+        if verdict.check == check
+    )
+
+
+def _status(verdict: Verdict) -> CtrfStatus:
+    return "skipped" if verdict.known is not None else _STATUSES[verdict.status]
+
+
+def _message(verdict: Verdict) -> str | None:
+    if verdict.known is not None:
+        return f"known: {verdict.known} ({verdict.reason})"
+    return verdict.reason or None
+
+
+def _stale(entry: StaleEntry) -> Test:
+    near = f"; near miss: {entry.near}" if entry.near else ""
+    return Test(
+        id=_id(f"baseline {entry.cell} {entry.check}"),
+        name=f"{entry.cell} {entry.check}",
+        status="failed",
+        suite=("baseline",),
+        message=f"the failure is gone: {entry.reason}{near}",
+        rawStatus="stale",
+        filePath="baseline.toml",
+    )
+
+
+def _id(text: str) -> str:
+    return str(uuid.uuid5(_NAMESPACE, text))
+
+
+def _ms(seconds: float) -> int:
+    return round(seconds * 1000)
