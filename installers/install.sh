@@ -1,9 +1,14 @@
 #!/bin/sh
 # Turns a bundle into a private prefix: verify, unpack beside it, move, run, print a receipt.
 #
-#   sh install.sh --bundle FILE --sha256 HEX --prefix DIR --harness NAME --version VERSION \
-#      --platform PLATFORM --version-output TEXT [--version-compare all|first-line] \
+#   sh install.sh --bundle FILE|--tree DIR --sha256 HEX --prefix DIR --harness NAME \
+#      --version VERSION --platform PLATFORM --version-output TEXT \
+#      [--version-compare all|first-line] [--version-checked now|earlier] \
 #      [--version-env NAME=VALUE]... [-- VERSION-ARGUMENT...]
+#
+# With --tree the prefix becomes a link to DIR: that bundle, unpacked and verified by the caller and
+# mounted read-only. With "earlier" the caller knows that the program said its version in this very
+# image: it is not run, and the receipt says so; only a tree that nobody here can write to may do so.
 #
 # Needs only sh, tar, a sha256 tool and the everyday file commands. The receipt (JSON, one line) is
 # all that goes to standard output. On any failure nothing is left at the prefix, no file of ours is
@@ -206,8 +211,35 @@ check_version() {
     fi
 }
 
-# The prefix exists: ours with the same bundle, or not to be touched.
+# A tree is taken as verified only where nothing in this sandbox can have changed it. (test -w says
+# for root in some shells what the modes say, not what the mount does.)
+check_tree() {
+    [ -d "$1" ] || err 5 "there is no tree $1"
+    recorded=''
+    [ ! -f "$1/.bundle-sha256" ] || IFS= read -r recorded <"$1/.bundle-sha256" || :
+    [ "$recorded" = "$2" ] || err 5 "the tree $1 is of bundle '$recorded', pinned is $2"
+    probe=$1/.writable-$$
+    if (: >"$probe") 2>/dev/null; then
+        rm -f -- "$probe"
+        err 5 "the tree $1 can be written to: it must be mounted read-only"
+    fi
+    [ -x "$1/bin/$3" ] || err 5 "the bundle has no program bin/$3"
+}
+
+# link TREE: one call makes the prefix, so that nobody ever sees half of it.
+link() {
+    ours=$prefix
+    ensure "cannot link $prefix" ln -s -- "$1" "$prefix"
+}
+
+# The prefix exists: ours with the same bundle, in the same way, or not to be touched.
 check_taken() {
+    if [ "$way" = mount ]; then
+        [ -h "$prefix" ] && [ "$(cd -P -- "$prefix" && pwd)" = "$(cd -P -- "$tree" && pwd)" ] ||
+            err 8 "$prefix exists and is no link to $tree"
+    else
+        [ ! -h "$prefix" ] || err 8 "$prefix exists and is a link"
+    fi
     [ -f "$prefix/.bundle-sha256" ] || err 8 "$prefix exists and is not an installed bundle"
     recorded=''
     IFS= read -r recorded <"$prefix/.bundle-sha256" || :
@@ -217,12 +249,13 @@ check_taken() {
 
 receipt() {
     printf '{"harness":"%s","version":"%s","platform":"%s","bundle_sha256":"%s",' "$1" "$2" "$3" "$4"
-    printf '"prefix":"%s","version_output":"%s","already_installed":%s}\n' "$prefix" "$5" "$6"
+    printf '"prefix":"%s","version_output":"%s","already_installed":%s,' "$prefix" "$5" "$6"
+    printf '"way":"%s","version_checked":"%s"}\n' "$7" "$8"
 }
 
 main() {
-    bundle='' sha256='' harness='' version='' platform='' version_output='' version_compare=all
-    version_env=''
+    bundle='' tree='' sha256='' harness='' version='' platform='' version_output=''
+    version_compare=all version_checked=now version_env=''
     while [ $# -gt 0 ]; do
         option=$1
         shift
@@ -230,6 +263,7 @@ main() {
         [ $# -gt 0 ] || err 2 "$option needs a value"
         case $option in
         --bundle) bundle=$1 ;;
+        --tree) tree=$1 ;;
         --sha256) sha256=$1 ;;
         --prefix) prefix=$1 ;;
         --harness) harness=$1 ;;
@@ -237,6 +271,7 @@ main() {
         --platform) platform=$1 ;;
         --version-output) version_output=$1 ;;
         --version-compare) version_compare=$1 ;;
+        --version-checked) version_checked=$1 ;;
         --version-env)
             check_variable "$1"
             version_env=$version_env$1$newline
@@ -246,7 +281,11 @@ main() {
         shift
     done
     [ $# -gt 0 ] || set -- --version
-    check_value --bundle "$bundle"
+    case $bundle:$tree in
+    ?*:?*) err 2 "--bundle and --tree exclude each other" ;;
+    :?*) way=mount && check_value --tree "$tree" ;;
+    *) way=copy && check_value --bundle "$bundle" ;;
+    esac
     check_prefix "$prefix"
     check_word --harness "$harness"
     check_word --version "$version"
@@ -256,10 +295,19 @@ main() {
     all | first-line) ;;
     *) err 2 "--version-compare is all or first-line, not $version_compare" ;;
     esac
+    case $version_checked:$way in
+    now:* | earlier:mount) ;;
+    *) err 2 "--version-checked is now, or with --tree earlier, not $version_checked" ;;
+    esac
     is_sha256 "$sha256" || err 2 "--sha256 is not 64 lower-case hex digits"
-    for command in uname env mkdir mv rm tar; do need_cmd "$command"; done
-    have sha256sum || have shasum || have openssl ||
-        err 4 "this image has no sha256sum, shasum or openssl: nothing can be verified"
+    for command in uname env mkdir rm; do need_cmd "$command"; done
+    if [ "$way" = mount ]; then
+        need_cmd ln
+    else
+        for command in mv tar; do need_cmd "$command"; done
+        have sha256sum || have shasum || have openssl ||
+            err 4 "this image has no sha256sum, shasum or openssl: nothing can be verified"
+    fi
     check_platform "$platform"
 
     already=false
@@ -267,19 +315,24 @@ main() {
     trap 'exit 129' HUP
     trap 'exit 130' INT
     trap 'exit 143' TERM
+    [ "$way" = copy ] || check_tree "$tree" "$sha256" "$harness"
     if [ -e "$prefix" ] || [ -h "$prefix" ]; then
         check_taken "$sha256"
         already=true
         make_work
         say "$prefix already holds this bundle"
+    elif [ "$way" = mount ]; then
+        make_work
+        link "$tree"
     else
         verify_bundle "$bundle" "$sha256"
         make_work
         unpack "$bundle" "$harness" "$sha256"
         move
     fi
-    check_version "$prefix/bin/$harness" "$version_output" "$@"
-    receipt "$harness" "$version" "$platform" "$sha256" "$version_output" "$already"
+    [ "$version_checked" = earlier ] || check_version "$prefix/bin/$harness" "$version_output" "$@"
+    receipt "$harness" "$version" "$platform" "$sha256" "$version_output" "$already" "$way" \
+        "$version_checked"
     ours=''
 }
 

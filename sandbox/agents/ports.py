@@ -10,7 +10,8 @@ from sandbox.agents.contract import SandboxAccess
 from sandbox.engine.archive import PutFile
 from sandbox.engine.facts import ImageFacts
 from sandbox.evidence.records import InstallReceipt, ResourceUse
-from sandbox.runtimes.library import Bundle
+from sandbox.runtimes.needs import Refusal
+from sandbox.runtimes.reports import Bundle
 
 
 class Output(Protocol):
@@ -94,12 +95,22 @@ class Places(Protocol):
 class Runtimes(Protocol):
     """Where an agent finds its harness."""
 
+    def refusals(self, harness: str, platform: str, facts: ImageFacts) -> Sequence[Refusal]:
+        """Return what an image lacks for the harness to start; nothing is fetched.
+
+        Raises:
+            Unsupported: there is no pin for that platform.
+        """
+
     def bundle(self, harness: str, platform: str) -> Bundle:
         """Return the verified bundle, fetched if need be.
 
         Raises:
             Unsupported: there is no pin for that platform; nothing was fetched.
         """
+
+    def room(self, bundle: Bundle) -> int:
+        """Return how many bytes its installation takes in the sandbox."""
 
     def install(self, place: Place, bundle: Bundle, prefix: str) -> InstallReceipt:
         """Install it at ``prefix``, which must not exist yet; raises InstallError."""

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import secrets
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import PurePosixPath
 from typing import cast, get_args
 
@@ -20,7 +21,7 @@ from sandbox.engine.facts import ImageFacts
 from sandbox.errors import CouldNotFindOut, InstallError, Unsupported
 from sandbox.evidence.records import InstallReceipt, Record
 from sandbox.harnesses.base import Harness, Platform
-from sandbox.runtimes.library import Bundle
+from sandbox.runtimes.reports import Bundle
 
 ROOTS = ("/tmp", "/var/tmp", "/run")  # noqa: S108 - each is checked, and the folder is private
 PREFIX = "sandbox-"
@@ -95,6 +96,7 @@ class Setup:
         refuse_tools(request.tool_accesses, self._harness.name)
         facts = place.facts()
         platform = refuse_image(facts, self._harness)
+        self._refuse_libraries(facts, platform)
         self._go_on(request)
         workdir = facts.workdir
         if request.sandbox_access is not None:
@@ -104,7 +106,7 @@ class Setup:
         self._go_on(request)
         bundle = self._bundle(platform)
         self._go_on(request)
-        root = self._root(look, need_kib=2 * bundle.size // 1024)  # its tar and what comes out
+        root = self._root(look, need_kib=self._runtimes.room(bundle) // 1024)
         folder = make_folder(place, root, self._made)
         self._go_on(request)
         return Prepared(
@@ -124,11 +126,20 @@ class Setup:
         )
         return str(root.resolved)
 
+    def _refuse_libraries(self, facts: ImageFacts, platform: Platform) -> None:
+        """Refuse an image that lacks what the lock says the runtime's files ask for."""
+        name = self._harness.name
+        with _unprocessable():
+            found = self._runtimes.refusals(name, platform, facts)
+        if found:
+            raise UnprocessableError(
+                f"{name} cannot run here: {'; '.join(one.reason for one in found)}",
+                cure="; ".join(dict.fromkeys(one.cure for one in found)),
+            )
+
     def _bundle(self, platform: Platform) -> Bundle:
-        try:
+        with _unprocessable():
             return self._runtimes.bundle(self._harness.name, platform)
-        except Unsupported as error:
-            raise UnprocessableError(error.message, cure=error.cure) from error
 
     def _install(self, place: Place, bundle: Bundle, prefix: str) -> InstallReceipt:
         receipt = self._runtimes.install(place, bundle, prefix)
@@ -144,6 +155,15 @@ class Setup:
             raise ConflictError(
                 f"agent session {request.agent_session_id} was closed during its setup"
             )
+
+
+@contextmanager
+def _unprocessable() -> Iterator[None]:
+    """Turn what cannot work into the contract's answer to it."""
+    try:
+        yield
+    except Unsupported as error:
+        raise UnprocessableError(error.message, cure=error.cure) from error
 
 
 def refuse_tools(accesses: Sequence[ToolAccess], harness: str) -> None:

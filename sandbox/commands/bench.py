@@ -15,7 +15,7 @@ from sandbox.commands.engine import add_engine, open_engine
 from sandbox.commands.library import open_library
 from sandbox.conformance.bench import Measure, bench
 from sandbox.conformance.prepare import prepare_bundles, prepare_images
-from sandbox.conformance.world import World
+from sandbox.conformance.world import World, choose_way
 from sandbox.engine.imagebuild.definition import image_definitions
 from sandbox.errors import ExitCode, UsageError
 from sandbox.harnesses.registry import registered
@@ -50,7 +50,7 @@ def _measures(arguments: argparse.Namespace, folder: Path, shown: Progress) -> l
     with open_engine(arguments, shown) as engine, open_library(shown, known) as library:
         images = prepare_images(engine, image_definitions(), shown)
         pairs = [(arguments.harness, image.platform) for image in images.values()]
-        prepare_bundles(library, pairs, shown)
+        prepare_bundles(library, pairs, shown, choose_way(engine, "auto"))
         world = World(
             engine=engine,
             images=images,

@@ -15,7 +15,7 @@ from sandbox.commands.selection import add_selection, selected
 from sandbox.conformance.plan import CellSpec
 from sandbox.conformance.prepare import prepare
 from sandbox.conformance.runner import run_plan
-from sandbox.conformance.world import World
+from sandbox.conformance.world import World, choose_way
 from sandbox.engine.bridge import NOTICE
 from sandbox.engine.link import choose_isolation
 from sandbox.errors import CacheUnusable, ExitCode, Interrupted, UsageError
@@ -46,6 +46,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
         choices=("auto", "namespace", "bridge"),
         default="auto",
         help="how sandboxes reach the model server (default: the best that can be had)",
+    )
+    parser.add_argument(
+        "--install",
+        choices=("auto", "copy", "mount"),
+        default="auto",
+        help="how runtimes get into sandboxes (default: mount where the engine is local)",
     )
     parser.add_argument("--json", action="store_true", help="print results.json instead of a table")
     parser.add_argument("--quiet", action="store_true", help="no progress lines")
@@ -85,7 +91,8 @@ def _run(
     with open_engine(arguments, shown) as engine, open_library(shown, known) as library:
         if choose_isolation(engine, arguments.isolation) == "bridge":
             shown.say(NOTICE)
-        images = prepare(engine, library, plan, shown)
+        way = choose_way(engine, arguments.install)
+        images = prepare(engine, library, plan, shown, way)
         world = World(
             engine=engine,
             images=images,
@@ -95,6 +102,7 @@ def _run(
             folder=folder,
             progress=shown,
             isolation=arguments.isolation,
+            way=way,
         )
         run_plan(plan, world, profile=arguments.profile, jobs=arguments.jobs)
 

@@ -70,6 +70,7 @@ class _Cell:
         self._scenario: Scenario = SCENARIOS[spec.scenario]
         self._image = world.images[spec.image]
         self._harness = world.harnesses[spec.harness]
+        self._runtimes = CellRuntimes(world, self._image)
         self._rollout_id = f"r{uuid.uuid4().hex}"
         self._session_id = f"s{uuid.uuid4().hex}"
         self.scratch = Path(tempfile.mkdtemp(prefix=".cell-", dir=world.folder))
@@ -154,18 +155,14 @@ class _Cell:
             image_ref=self._image.ref,
             owner=owner,
             rollout_id=self._rollout_id,
-            bundle=self._bundle if self._mounts else None,
+            mounts=() if self._bundle is None else self._runtimes.mounts(self._bundle),
             session_dir=self._session_dir,
         )
-
-    @property
-    def _mounts(self) -> bool:
-        return self._world.engine.info.is_local
 
     def _run(self, task: Task) -> EpisodeResult:
         agent = self._agent = SupervisedAgent(
             self._harness,
-            runtimes=CellRuntimes(self._world.library, mounted=self._mounts),
+            runtimes=self._runtimes,
             places=_Borrowed(task),
             options=Options(
                 native_root=self.scratch,

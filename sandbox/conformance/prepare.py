@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from sandbox.conformance.plan import CellSpec
+from sandbox.conformance.world import Way
 from sandbox.engine.client import Engine
 from sandbox.engine.imagebuild.definition import arch_of
 from sandbox.engine.images import LoadedImage, ensure_image, image_definition
@@ -29,14 +30,17 @@ def prepare_bundles(
     library: RuntimeLibrary | RuntimeCollection,
     pairs: Iterable[tuple[str, str]],
     progress: Progress,
+    way: Way,
 ) -> None:
-    """Fetch, verify and assemble the bundles of the (harness, platform) pairs.
+    """Fetch, verify and assemble the bundles of the pairs; unpack them if they will be mounted.
 
     A pair without a pin is left alone: its cells are refused with the reason when they are set up.
     """
     for harness, platform in sorted(set(pairs)):
         try:
-            library.ensure_bundle(harness, platform)
+            bundle = library.ensure_bundle(harness, platform)
+            if way == "mount":
+                library.ensure_tree(bundle)
         except Unsupported as error:
             progress.say(f"{harness} on {platform}: {error.message}")
 
@@ -46,6 +50,7 @@ def prepare(
     library: RuntimeLibrary | RuntimeCollection,
     plan: Sequence[CellSpec],
     progress: Progress,
+    way: Way,
 ) -> dict[str, LoadedImage]:
     """Make everything ready that the plan's cells use; return the loaded images by name.
 
@@ -56,7 +61,7 @@ def prepare(
         for cell in plan
     }
     with ThreadPoolExecutor(max_workers=1, thread_name_prefix="runtimes") as pool:
-        bundles = pool.submit(prepare_bundles, library, pairs, progress)
+        bundles = pool.submit(prepare_bundles, library, pairs, progress, way)
         images = prepare_images(engine, (cell.image for cell in plan), progress)
         bundles.result()
     return images

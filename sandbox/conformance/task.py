@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 
 from sandbox.agents.contract import ModelEndpoint, SandboxAccess
@@ -10,7 +10,7 @@ from sandbox.agents.episode import Seeded
 from sandbox.agents.response import AgentResponse
 from sandbox.conformance.scenario import Scenario, home_note
 from sandbox.conformance.witness import Witness
-from sandbox.conformance.world import BUNDLE_MOUNT, World
+from sandbox.conformance.world import World
 from sandbox.engine.facts import ImageFacts
 from sandbox.engine.limits import ReadOnlyMount
 from sandbox.engine.link import ModelLink, open_link
@@ -21,7 +21,6 @@ from sandbox.evidence.cell import Teardown, VerifierResult, WitnessRecord
 from sandbox.evidence.records import EgressEvent, Exchange, FileChange
 from sandbox.model.server import ModelServer
 from sandbox.progress import PlainProgress
-from sandbox.runtimes.library import Bundle
 
 MODEL = "scripted-model"
 
@@ -37,7 +36,7 @@ class Task:
         image_ref: the loaded image.
         owner: whose the sandbox is.
         rollout_id: names the rollout in the model's path.
-        bundle: shown to the sandbox as a read-only mount; None: the installer gets a copy.
+        mounts: what the sandbox sees of this machine, read-only.
         session_dir: tells the agent's folder in the sandbox, as far as it is known.
     """
 
@@ -49,7 +48,7 @@ class Task:
         image_ref: str,
         owner: Ownership,
         rollout_id: str,
-        bundle: Bundle | None,
+        mounts: Sequence[ReadOnlyMount],
         session_dir: Callable[[], str | None],
     ) -> None:
         self._world = world
@@ -57,7 +56,7 @@ class Task:
         self._image_ref = image_ref
         self._owner = owner
         self._rollout_id = rollout_id
-        self._bundle = bundle
+        self._mounts = tuple(mounts)
         self._session_dir = session_dir
         self._script = scenario.script(rollout_id)
         self._stack = ExitStack()
@@ -86,7 +85,7 @@ class Task:
             self._image_ref,
             owner=self._owner,
             link=link,
-            mounts=self._mounts(),
+            mounts=self._mounts,
         )
         self._stack.callback(self.sandbox.close)
         self.sandbox.start()
@@ -164,8 +163,3 @@ class Task:
             errors.append(error.message)
             return False
         return True
-
-    def _mounts(self) -> tuple[ReadOnlyMount, ...]:
-        if self._bundle is None:
-            return ()
-        return (ReadOnlyMount(source=self._bundle.path, target=BUNDLE_MOUNT),)

@@ -9,23 +9,31 @@ from pathlib import Path
 from typing import Literal
 
 from sandbox.engine.client import Engine
+from sandbox.engine.facts import ImageFacts
 from sandbox.engine.images import LoadedImage
+from sandbox.engine.limits import ReadOnlyMount
+from sandbox.errors import Unsupported
 from sandbox.evidence.records import InstallReceipt
 from sandbox.harnesses.base import Harness
 from sandbox.progress import Progress
 from sandbox.runtimes.collection import RuntimeCollection
 from sandbox.runtimes.install import Target, install
 from sandbox.runtimes.library import Bundle, RuntimeLibrary
+from sandbox.runtimes.needs import Refusal
 
-BUNDLE_MOUNT = "/tmp/.sandbox-bundle.tar"  # noqa: S108 - a read-only mount inside the sandbox
+Way = Literal["copy", "mount"]
+
+# Read-only mounts inside the sandbox.
+BUNDLE_MOUNT = "/tmp/.sandbox-bundle.tar"  # noqa: S108
+TREE_MOUNT = "/tmp/.sandbox-runtime"  # noqa: S108
 
 
 @dataclass(frozen=True, kw_only=True)
 class World:
     """Inputs of every cell; nothing here changes while cells run.
 
-    ``folder`` is the run's folder. ``isolation`` is passed to the model link. ``cancel`` is set
-    when the run is to end early.
+    ``folder`` is the run's folder. ``isolation`` is passed to the model link. ``way`` is how
+    runtimes get into sandboxes. ``cancel`` is set when the run is to end early.
     """
 
     engine: Engine
@@ -36,25 +44,66 @@ class World:
     folder: Path
     progress: Progress
     isolation: Literal["auto", "namespace", "bridge"] = "auto"
+    way: Way = "copy"
     cancel: threading.Event = field(default_factory=threading.Event)
+
+
+def choose_way(engine: Engine, wanted: Literal["auto", "copy", "mount"]) -> Way:
+    """Return how runtimes get into the sandboxes of an engine.
+
+    Raises:
+        Unsupported: a mount is wanted, and the engine does not see this machine's files.
+    """
+    if wanted == "mount" and not engine.info.is_local:
+        raise Unsupported(
+            f"the engine at {engine.info.host} cannot mount what is on this machine",
+            cure="use --install copy, or an engine on this machine",
+        )
+    if wanted == "auto":
+        return "mount" if engine.info.is_local else "copy"
+    return wanted
 
 
 class CellRuntimes:
     """The runtimes as one cell's agent gets them.
 
-    On a local engine the bundle's file is shown to the sandbox as a read-only mount, so it is not
-    copied; the installer verifies it there all the same.
+    A mount's tree has to be shown to the sandbox when that is made: ``mounts`` says what to show.
+    A copy on a local engine is unpacked from the bundle's file, shown the same way.
     """
 
-    def __init__(self, library: RuntimeLibrary | RuntimeCollection, *, mounted: bool) -> None:
-        self._library = library
-        self._mounted = mounted
+    def __init__(self, world: World, image: LoadedImage) -> None:
+        self._library = world.library
+        self._way = world.way
+        self._local = world.engine.info.is_local
+        self._image = image
+
+    def mounts(self, bundle: Bundle) -> tuple[ReadOnlyMount, ...]:
+        """Return what the sandbox has to see for ``bundle`` to be installed in it."""
+        if self._way == "mount":
+            tree = self._library.ensure_tree(bundle)
+            return (ReadOnlyMount(source=tree, target=TREE_MOUNT),)
+        if self._local:
+            return (ReadOnlyMount(source=bundle.path, target=BUNDLE_MOUNT),)
+        return ()
+
+    def refusals(self, harness: str, platform: str, facts: ImageFacts) -> tuple[Refusal, ...]:
+        """Return what an image lacks for the bundle; raises Unsupported without a pin."""
+        return self._library.refusals(harness, platform, facts)
 
     def bundle(self, harness: str, platform: str) -> Bundle:
         """Return the verified bundle, fetched if need be; raises Unsupported without a pin."""
         return self._library.ensure_bundle(harness, platform)
 
+    def room(self, bundle: Bundle) -> int:
+        """Return how many bytes an installation takes in the sandbox."""
+        if self._way == "mount":
+            return 0
+        return bundle.size if self._local else 2 * bundle.size  # its tar and what comes out
+
     def install(self, place: Target, bundle: Bundle, prefix: str) -> InstallReceipt:
         """Run the installer in the sandbox and return its checked receipt."""
-        path = BUNDLE_MOUNT if self._mounted else None
+        if self._way == "mount":
+            proofs = self._library.proofs(self._image.image_id)
+            return install(place, bundle, prefix, tree_path=TREE_MOUNT, proofs=proofs)
+        path = BUNDLE_MOUNT if self._local else None
         return install(place, bundle, prefix, bundle_path=path)

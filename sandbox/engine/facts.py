@@ -36,6 +36,8 @@ class ImageFacts(BaseModel):
             there; "none" when there is no loader.
         libc_version: as "2.36" or "1.2.5"; None when the library does not say.
         loaders: all dynamic loaders found, whatever ``libc`` is.
+        libraries: shared libraries in the folders that loaders search: the name that programs ask
+            for to the name of the file behind it ("libstdc++.so.6" to "libstdc++.so.6.0.30").
         architecture: "x64", "arm64", or the kernel's word for another one.
         platform: "linux-x64-gnu" and the like; None where ours has no word for it.
         user: the user's name; None when the user has none (a bare uid).
@@ -53,6 +55,7 @@ class ImageFacts(BaseModel):
     libc: Libc
     libc_version: str | None
     loaders: tuple[str, ...]
+    libraries: Mapping[str, str]
     architecture: str
     platform: str | None
     uid: int
@@ -92,6 +95,7 @@ def parse_facts(text: str, *, image_env: Mapping[str, str]) -> ImageFacts:
         libc=libc,
         libc_version=_libc_version(libc, said),
         loaders=loaders,
+        libraries=_libraries(said["library"]),
         architecture=architecture,
         platform=_platform(architecture, libc),
         uid=int(said["uid"][0]),
@@ -131,6 +135,23 @@ def _libc_version(libc: Libc, said: Mapping[str, list[str]]) -> str | None:
         texts = [text.rpartition("version")[2] for text in texts]
     found = (VERSION.search(text) for text in texts)
     return next((match[1] for match in found if match), None)
+
+
+def _libraries(paths: list[str]) -> dict[str, str]:
+    """Name each library once, by the first folder that has it, with its longest name there.
+
+    Distributions keep "libx.so.1" as a link to "libx.so.1.2.3" beside it.
+    """
+    folders: defaultdict[str, set[str]] = defaultdict(set)
+    for path in paths:
+        folder, _, name = path.rpartition("/")
+        folders[folder].add(name)
+    found: dict[str, str] = {}
+    for names in folders.values():
+        for name in sorted(names):
+            behind = max((n for n in names if n.startswith(f"{name}.")), key=len, default=name)
+            found.setdefault(name, behind)
+    return found
 
 
 def _platform(architecture: str, libc: Libc) -> str | None:

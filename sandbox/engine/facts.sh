@@ -74,6 +74,32 @@ libc() {
     done
 }
 
+# The folders that the loaders search, whatever the libc: configured ones (formats: ld.so(8), and
+# musl's /etc/ld-musl-ARCH.path), then those that are built in.
+library_folders() {
+    for file in /etc/ld.so.conf /etc/ld.so.conf.d/*.conf /etc/ld-musl-*.path; do
+        [ -r "$file" ] || continue
+        while IFS=':' read -r one two three; do
+            for folder in "$one" "$two" "$three"; do
+                case $folder in
+                /*) printf '%s\n' "$folder" ;;
+                esac
+            done
+        done <"$file"
+    done
+    for folder in /lib/*-linux-gnu* /usr/lib/*-linux-gnu* /lib64 /usr/lib64 /lib /usr/local/lib /usr/lib; do
+        [ ! -d "$folder" ] || printf '%s\n' "$folder"
+    done
+}
+
+libraries() {
+    library_folders | while read -r folder; do
+        for file in "$folder"/lib*.so.*; do
+            [ ! -f "$file" ] || fact library "$file"
+        done
+    done
+}
+
 system() {
     if has uname; then
         fact machine "$(uname -m)"
@@ -124,6 +150,7 @@ main() {
     ids
     shell
     libc
+    libraries
     system
     tools
     places

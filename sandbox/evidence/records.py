@@ -219,8 +219,28 @@ class CleanupReceipt(Record):
     duration_s: float | None
 
 
+class VersionCheck(Record):
+    """Where and when an installed program was run and said its version.
+
+    It holds for these bytes in this image, checked by this installer: ``installer_sha256`` is over
+    its script, the arguments and the output that was compared with.
+    """
+
+    bundle_sha256: str
+    image_id: str
+    installer_sha256: str
+    version_output: str
+    checked_at: float
+    sandbox: str
+
+
 class InstallReceipt(Record):
-    """The installer's last word (``install.json``)."""
+    """The installer's last word (``install.json``).
+
+    ``way``: unpacked in the sandbox, or a link to a tree that it sees read-only.
+    ``version_checked`` says whether the program ran in this sandbox ("now"), or in one of the same
+    image before it: then ``version_check`` says in which. A copy's program always runs.
+    """
 
     harness: str
     version: str
@@ -229,6 +249,9 @@ class InstallReceipt(Record):
     prefix: str
     version_output: str
     already_installed: bool
+    way: Literal["copy", "mount"] = "copy"
+    version_checked: Literal["now", "earlier"] = "now"
+    version_check: VersionCheck | None = None
     duration_s: float | None = None
 
 

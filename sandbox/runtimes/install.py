@@ -1,23 +1,29 @@
-"""A bundle into a sandbox: runs ``installers/install.sh`` there, holds its receipt to the pin."""
+"""A bundle into a sandbox: runs ``installers/install.sh`` there, holds its receipt to the pin.
+
+Two ways, one result (a private prefix and a receipt): a copy is unpacked in the sandbox, a mount is
+a tree of this machine (``unpacked.py``) that the sandbox sees read-only and the prefix links to.
+"""
 
 from __future__ import annotations
 
 import posixpath
 import time
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from functools import partial
 from pathlib import Path
-from typing import Protocol
+from typing import Literal, Protocol
 
 from pydantic import ValidationError
 
 from sandbox.errors import CouldNotFindOut, InstallError, IntegrityError, SandboxError
-from sandbox.evidence.records import InstallReceipt
-from sandbox.runtimes.library import Bundle
-from sandbox.runtimes.pins import INSTALLERS
+from sandbox.evidence.records import InstallReceipt, VersionCheck
+from sandbox.runtimes.proofs import Proofs, install_script, installer_sha256
+from sandbox.runtimes.reports import Bundle
 
 DEADLINE_S = 180.0
+VersionChecked = Literal["now", "earlier"]
 
 
 class Output(Protocol):
@@ -62,17 +68,14 @@ class Target(Protocol):
         """Put a file of this machine, under its own name, into the folder ``dest``."""
 
 
-def install_script() -> bytes:
-    """Return the installer."""
-    return (INSTALLERS / "install.sh").read_bytes()
-
-
 def install(
     target: Target,
     bundle: Bundle,
     prefix: str,
     *,
     bundle_path: str | None = None,
+    tree_path: str | None = None,
+    proofs: Proofs | None = None,
     deadline_s: float = DEADLINE_S,
 ) -> InstallReceipt:
     """Install ``bundle`` at ``prefix`` and return the receipt.
@@ -83,6 +86,8 @@ def install(
         prefix: absolute path that does not exist yet, or holds this bundle already.
         bundle_path: where the sandbox sees the bundle's file (a read-only mount). None: it is
             copied beside the prefix, and the copy is removed again.
+        tree_path: where the sandbox sees the unpacked bundle read-only: the way is "mount".
+        proofs: by which an image's program, mounted, need not say its version again.
         deadline_s: after so many seconds the installer and all its children are killed.
 
     Raises:
@@ -91,31 +96,64 @@ def install(
         EngineFailure: the sandbox could not be asked.
     """
     started = time.monotonic()
-    here: AbstractContextManager[str] = (
-        nullcontext(bundle_path) if bundle_path else _copied(target, bundle, prefix)
-    )
     where = f"{bundle.harness} {bundle.version} ({bundle.platform}) at {prefix} in {target.name}"
-    with here as path:
-        argv = [
-            "sh",
-            "-c",
-            install_script().decode(),
-            "install.sh",
-            *_options(bundle, path, prefix),
-        ]
-        ended = target.exec(argv, deadline_s=deadline_s)
-        if ended.exit_code is None:  # killed: it could not clean up itself
-            target.exec(["sh", "-c", _CLEAN_UP, "sh", prefix, bundle.sha256], deadline_s=60)
+    run = partial(_run, target, bundle, prefix, where=where, deadline_s=deadline_s)
+    if tree_path is None:
+        here: AbstractContextManager[str] = (
+            nullcontext(bundle_path) if bundle_path else _copied(target, bundle, prefix)
+        )
+        with here as path:
+            receipt = run(["--bundle", path])
+        check = None
+    else:
+        receipt, check = _mounted(partial(run, ["--tree", tree_path]), bundle, target, proofs)
+    duration = round(time.monotonic() - started, 3)
+    return receipt.model_copy(update={"duration_s": duration, "version_check": check})
+
+
+def _mounted(
+    run: Callable[..., InstallReceipt], bundle: Bundle, target: Target, proofs: Proofs | None
+) -> tuple[InstallReceipt, VersionCheck | None]:
+    """Install a mounted tree; its version is checked unless that was proved in such an image."""
+    if proofs is None:
+        return run(), None
+    wanted = installer_sha256(bundle)
+    known = proofs.find(bundle, wanted)
+    if known is None:
+        with proofs.one_at_a_time(bundle.sha256):  # the others wait for what they can then cite
+            known = proofs.find(bundle, wanted)
+            if known is None:
+                receipt = run()
+                return receipt, proofs.keep(bundle, wanted, sandbox=target.name)
+    return run(version_checked="earlier"), known
+
+
+def _run(
+    target: Target,
+    bundle: Bundle,
+    prefix: str,
+    source: Sequence[str],
+    *,
+    where: str,
+    deadline_s: float,
+    version_checked: VersionChecked = "now",
+) -> InstallReceipt:
+    """Run the installer once, and hold its receipt to what was asked for."""
+    options = [*source, *_options(bundle, prefix, version_checked), "--", *bundle.version_argv]
+    argv = ["sh", "-c", install_script().decode(), "install.sh", *options]
+    ended = target.exec(argv, deadline_s=deadline_s)
+    if ended.exit_code is None:  # killed: it could not clean up itself
+        target.exec(["sh", "-c", _CLEAN_UP, "sh", prefix, bundle.sha256], deadline_s=60)
     if ended.exit_code != 0:
         raise _refused(ended, where, deadline_s)
     receipt = _parsed(ended.stdout.text, where)
-    _check(receipt, bundle, prefix, where)
-    return receipt.model_copy(update={"duration_s": round(time.monotonic() - started, 3)})
+    way = "mount" if source[0] == "--tree" else "copy"
+    _check(receipt, bundle, prefix, where, way=way, version_checked=version_checked)
+    return receipt
 
 
-def _options(bundle: Bundle, path: str, prefix: str) -> list[str]:
+def _options(bundle: Bundle, prefix: str, version_checked: VersionChecked) -> list[str]:
     options = {
-        "--bundle": path,
         "--sha256": bundle.sha256,
         "--prefix": prefix,
         "--harness": bundle.harness,
@@ -123,12 +161,13 @@ def _options(bundle: Bundle, path: str, prefix: str) -> list[str]:
         "--platform": bundle.platform,
         "--version-output": bundle.version_output,
         "--version-compare": "first-line" if bundle.version_first_line else "all",
+        "--version-checked": version_checked,
     }
     pairs = [
         *options.items(),
         *(("--version-env", f"{name}={value}") for name, value in bundle.version_env.items()),
     ]
-    return [*(word for pair in pairs for word in pair), "--", *bundle.version_argv]
+    return [word for pair in pairs for word in pair]
 
 
 @contextmanager
@@ -199,8 +238,9 @@ def _parsed(text: str, where: str) -> InstallReceipt:
         ) from error
 
 
-def _check(receipt: InstallReceipt, bundle: Bundle, prefix: str, where: str) -> None:
+def _check(receipt: InstallReceipt, bundle: Bundle, prefix: str, where: str, **asked: str) -> None:
     wanted = {
+        **asked,
         "harness": bundle.harness,
         "version": bundle.version,
         "platform": bundle.platform,

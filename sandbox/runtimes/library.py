@@ -22,13 +22,15 @@ from sandbox.runtimes.lock import (
     lock_path_for,
     write_lock,
 )
-from sandbox.runtimes.needs import Needs
+from sandbox.runtimes.needs import ImageFacts, Needs, Refusal, refusals
 from sandbox.runtimes.pins import HarnessPin, Pins, Runtime, default_pins_path, load_pins
+from sandbox.runtimes.proofs import Proofs
 from sandbox.runtimes.reports import Bundle, FetchEntry, LockEntry, RuntimeEntry, VerifyEntry
 from sandbox.runtimes.resolve import lock as resolve_lock
 from sandbox.runtimes.resolve import unchanged
 from sandbox.runtimes.sources import Sources
 from sandbox.runtimes.store import Store
+from sandbox.runtimes.unpacked import check_unpacked, ensure_unpacked
 from sandbox.runtimes.workshop import Workshop
 
 __all__ = [
@@ -154,6 +156,17 @@ class RuntimeLibrary:
         _runtime(harness, self.pins.harness_pin(harness), platform)
         return next(b.needs for p, b in self.lock().bundles[harness].items() if p == platform)
 
+    def refusals(self, harness: str, platform: str, facts: ImageFacts) -> tuple[Refusal, ...]:
+        """Return what an image lacks for the bundle of a harness; nothing is fetched.
+
+        Raises:
+            UsageError: no such harness, or the lock is stale.
+            Unsupported: the harness has no pin for that platform.
+        """
+        brought = self.pins.bringing(platform)
+        needs = self.needs(harness, platform)
+        return refusals(needs, facts, libraries=facts.libraries, brought_by=brought)
+
     def ensure_bundle(self, harness: str, platform: str) -> Bundle:
         """Return the verified bundle of a harness, fetching and assembling it if need be.
 
@@ -191,6 +204,14 @@ class RuntimeLibrary:
             version_first_line=pin.version_first_line,
             version_env=pin.version_env,
         )
+
+    def ensure_tree(self, bundle: Bundle) -> Path:
+        """Return a bundle's verified tree, to be shown read-only; see ``ensure_unpacked``."""
+        return ensure_unpacked(bundle, self.store.tree(bundle.sha256), self._progress)
+
+    def proofs(self, image_id: str) -> Proofs:
+        """Return the proofs that programs ran in an image."""
+        return Proofs(folder=self.store.proofs(), image_id=image_id)
 
     def fetch(
         self, harnesses: Sequence[str] = ("*",), platforms: Sequence[str] = ("*",)
@@ -230,7 +251,10 @@ class RuntimeLibrary:
                 found.append(self._verified("artifact", name, path, integrity, package.size))
         for entry in self.entries():
             name, path = f"{entry.harness} {entry.platform}", self.store.bundle(entry.sha256)
-            found.append(self._verified("bundle", name, path, _sha256(entry.sha256), entry.size))
+            verified = self._verified("bundle", name, path, _sha256(entry.sha256), entry.size)
+            found.append(verified)
+            if verified.status == "ok" and self.store.tree(entry.sha256).exists():
+                found.append(self._verified_tree(name, path, entry.sha256))
         return tuple(found)
 
     def update_lock(self) -> LockEntry:
@@ -254,6 +278,14 @@ class RuntimeLibrary:
         except IntegrityError as error:
             return VerifyEntry(kind=kind, name=name, status="corrupt", detail=error.message)
         return VerifyEntry(kind=kind, name=name, status="ok" if held else "absent")
+
+    def _verified_tree(self, name: str, bundle: Path, sha256: str) -> VerifyEntry:
+        folder = self.store.tree(sha256)
+        with self._progress.step(f"verifying the tree of {name}"):
+            wrong = check_unpacked(bundle, sha256, folder, rehash=True)
+        return VerifyEntry(
+            kind="tree", name=name, status="corrupt" if wrong else "ok", detail=wrong or ""
+        )
 
     def _known(self) -> Mapping[str, LockedArtifact]:
         return unchanged(self.pins, self.lock_path)

@@ -52,6 +52,14 @@ class Facts(Protocol):
         """The dynamic loaders that the image has."""
 
 
+class ImageFacts(Facts, Protocol):
+    """The same, with the libraries that the image's loaders find."""
+
+    @property
+    def libraries(self) -> Mapping[str, str]:
+        """Name to the file behind it."""
+
+
 class Refusal(BaseModel):
     """One thing that the image lacks, and what to do about it."""
 
@@ -62,7 +70,11 @@ class Refusal(BaseModel):
 
 
 def refusals(
-    needs: Needs, facts: Facts, *, libraries: Mapping[str, str] | None = None
+    needs: Needs,
+    facts: Facts,
+    *,
+    libraries: Mapping[str, str] | None = None,
+    brought_by: Mapping[str, str] | None = None,
 ) -> tuple[Refusal, ...]:
     """Return what of ``needs`` the image does not have; none when it will do.
 
@@ -71,6 +83,7 @@ def refusals(
         facts: of the image.
         libraries: shared libraries that the image has: name to the file behind it
             ("libstdc++.so.6" to "libstdc++.so.6.0.30"). None: not known, so not judged.
+        brought_by: the pinned artifact that brings a library, where one does.
     """
     found = []
     if needs.interpreter and needs.interpreter not in facts.loaders:
@@ -89,15 +102,19 @@ def refusals(
             )
         )
     if libraries is not None:
-        found += _lacking(needs, libraries)
+        found += _lacking(needs, libraries, brought_by or {})
     return tuple(found)
 
 
-def _lacking(needs: Needs, libraries: Mapping[str, str]) -> list[Refusal]:
+def _lacking(
+    needs: Needs, libraries: Mapping[str, str], brought_by: Mapping[str, str]
+) -> list[Refusal]:
     found = [
         Refusal(
             reason=f"needs {name}, image has none",
-            cure=f"add the package with {name} to the image, or pin an artifact that brings it",
+            cure=f"add the package with {name} to the image, or to the runtime "
+            + (f"the pin {brought_by[name]}" if name in brought_by else "a pin")
+            + ", which brings it",
         )
         for name in needs.libraries
         if name not in libraries

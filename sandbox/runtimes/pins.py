@@ -194,6 +194,16 @@ class Pins(Said):
         using = (r for r in self._runtimes() if any(one.tree == name for one in r.tree))
         return tuple(sorted({platform for runtime in using for platform in runtime.platforms}))
 
+    def bringing(self, platform: str) -> dict[str, str]:
+        """Return the artifact that brings each library that some runtime of a platform is given."""
+        return {
+            link.rpartition("/")[2]: content.artifact
+            for runtime in self._runtimes()
+            for content in runtime.content
+            for link in content.links
+            if platform in runtime.platforms and ".so" in link
+        }
+
     def digest(self) -> str:
         """Return the sha256 of what the file says; comments and layout do not count."""
         text = json.dumps(self.model_dump(mode="json", by_alias=True), sort_keys=True)

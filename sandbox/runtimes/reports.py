@@ -55,7 +55,7 @@ class FetchEntry(Record):
 class VerifyEntry(Record):
     """One line of `runtimes verify`: a cached file, hashed; ``detail`` says what is wrong."""
 
-    kind: Literal["lock", "artifact", "bundle"]
+    kind: Literal["lock", "artifact", "bundle", "tree"]
     name: str
     status: Literal["ok", "absent", "corrupt"]
     detail: str = ""

@@ -1,10 +1,11 @@
 """The content-addressed folder of artifacts and bundles below the cache root.
 
-``artifacts/<algorithm>-<hex>`` and ``bundles/<sha256>.tar``. A file is used only after its hash was
-found right. The proof is kept beside it (``.ok``: device, inode, size, mtime and ctime in ns): the
-kernel sets ctime at every write, rename and change of times, and no call sets it back, so a file
-with the same figures still has the bytes that were hashed. Decay of the disk below the kernel is
-seen by ``verify``, which always hashes, and by the installer, which hashes the bundle again.
+``artifacts/<algorithm>-<hex>`` and ``bundles/<sha256>.tar``; beside them ``trees/<sha256>``, which
+are bundles unpacked (``unpacked.py``). A file is used only after its hash was found right. The
+proof is kept beside it (``.ok``: device, inode, size, mtime and ctime in ns): the kernel sets ctime
+at every write, rename and change of times, and no call sets it back, so a file with the same
+figures still has the bytes that were hashed. Decay of the disk below the kernel is seen by
+``verify``, which always hashes, and by the installer, which hashes a bundle that it unpacks again.
 """
 
 from __future__ import annotations
@@ -36,6 +37,14 @@ class Store:
     def bundle(self, sha256: str) -> Path:
         """Return where the bundle with that hash lies, whether it is there or not."""
         return self.root / "bundles" / f"{sha256}.tar"
+
+    def tree(self, sha256: str) -> Path:
+        """Return where the bundle with that hash is unpacked, whether it is or not."""
+        return self.root / "trees" / sha256
+
+    def proofs(self) -> Path:
+        """Return the folder of proofs that a program said its version (``proofs.py``)."""
+        return self.root / "proofs"
 
     def tool(self, integrity: Integrity) -> Path:
         """Return the folder into which a tool's artifact is unpacked."""

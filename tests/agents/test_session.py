@@ -32,6 +32,7 @@ from sandbox.agents.response import AgentResponse
 from sandbox.agents.session import Options, SupervisedAgent
 from sandbox.errors import ContainerGone, CouldNotFindOut, EngineFailure, InstallError, NotFound
 from sandbox.evidence.records import AgentInvocation, SandboxObservation, ToolCall
+from sandbox.runtimes.needs import Needs
 from tests.unit.agent_fakes import (
     FakeRuntimes,
     FolderPlace,
@@ -194,6 +195,27 @@ def test_an_image_that_cannot_work_is_refused(
     assert desk.runtimes.fetched == []
     assert desk.place.sessions == []
     assert "put" not in desk.place.calls
+
+
+@pytest.mark.parametrize(
+    ("asks", "word"),
+    [
+        ({"glibc": "2.99"}, "needs GLIBC_2.99, image has 2.36"),
+        ({"interpreter": "/lib/ld-x.so.1"}, "needs the loader /lib/ld-x.so.1, image has no"),
+        ({"libraries": ("libstdc++.so.6",)}, "needs libstdc[+][+].so.6, image has none"),
+    ],
+    ids=["glibc", "loader", "library"],
+)
+def test_an_image_that_lacks_what_the_lock_names_is_refused(
+    desk: Desk, asks: dict[str, object], word: str
+) -> None:
+    desk.runtimes.asks = Needs.model_validate(asks)
+    with pytest.raises(UnprocessableError, match=word) as caught:
+        desk.seed()
+    assert caught.value.cure
+    assert desk.runtimes.fetched == []
+    assert desk.place.sessions == []
+    assert "exec" not in desk.place.calls
 
 
 def test_required_tools_are_refused_and_optional_ones_left_out(desk: Desk) -> None:

@@ -22,6 +22,7 @@ from sandbox.evidence.records import (
     ToolRequestItem,
     ToolResultItem,
     ToolStatus,
+    VersionCheck,
 )
 from sandbox.evidence.rows import FailureRow, SuccessRow
 from sandbox.evidence.tally import digest_of
@@ -72,6 +73,14 @@ def with_receipt(files: CellFiles, **changes: object) -> CellFiles:
 def with_install(files: CellFiles, **changes: object) -> CellFiles:
     assert files.install is not None
     return replace(files, install=files.install.model_copy(update=changes))
+
+
+def cited(**changes: object) -> VersionCheck:
+    """Return the check of the version that a good cell cites, but for ``changes``."""
+    install = good().install
+    assert install is not None
+    assert install.version_check is not None
+    return install.version_check.model_copy(update=changes)
 
 
 def with_cell(files: CellFiles, **changes: object) -> CellFiles:
@@ -666,6 +675,12 @@ def _install_and_cleanup() -> Iterable[Defect]:
         "other bytes": {"bundle_sha256": "cd" * 32},
         "other platform": {"platform": "linux-x64-musl"},
         "prefix outside the session": {"prefix": "/usr/local"},
+        "version of a copy cited": {"way": "copy", "version_checked": "earlier"},
+        "nothing cited": {"version_checked": "earlier", "version_check": None},
+        "cited of other bytes": {"version_check": cited(bundle_sha256="cd" * 32)},
+        "cited of another image": {"version_check": cited(image_id="sha256:2")},
+        "cited of another output": {"version_check": cited(version_output="codex-cli 1.2.4")},
+        "cited before it happened": {"version_check": cited(checked_at=4e9)},
     }.items():
         yield Defect(
             check=check,

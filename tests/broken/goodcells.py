@@ -43,6 +43,7 @@ from sandbox.evidence.records import (
     ToolResultItem,
     ToolStatus,
     ToolWitness,
+    VersionCheck,
 )
 from sandbox.evidence.tally import digest_of
 
@@ -241,6 +242,16 @@ class _Walk:
                 prefix=f"{SESSION_DIR}/runtime",
                 version_output=f"{harness}-cli 1.2.3",
                 already_installed=False,
+                way="mount",
+                version_checked="earlier",
+                version_check=VersionCheck(
+                    bundle_sha256=sha,
+                    image_id="sha256:1",
+                    installer_sha256="ef" * 32,
+                    version_output=f"{harness}-cli 1.2.3",
+                    checked_at=START - 60,
+                    sandbox="sandbox-of-another-cell",
+                ),
                 duration_s=1.2,
             ),
             footprint=(FileChange(path="/work/probe-1.txt", change="added"),),

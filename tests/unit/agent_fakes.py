@@ -32,6 +32,7 @@ from sandbox.harnesses.base import (
     PlannedFile,
 )
 from sandbox.runtimes.library import Bundle
+from sandbox.runtimes.needs import Needs, Refusal, refusals
 
 
 def facts(workdir: Path, home: Path, **changes: object) -> ImageFacts:
@@ -40,6 +41,7 @@ def facts(workdir: Path, home: Path, **changes: object) -> ImageFacts:
         "libc": "glibc",
         "libc_version": "2.36",
         "loaders": (),
+        "libraries": {},
         "architecture": "x64",
         "platform": "linux-x64-gnu",
         "uid": 0,
@@ -165,18 +167,25 @@ class OwnedFolderPlace(FolderPlace):
 
 @dataclass
 class FakeRuntimes:
-    """Installs an empty folder; ``size`` is the bundle's."""
+    """Installs an empty folder; ``size`` is the bundle's, ``asks`` what its files need."""
 
     size: int = 1024
     platforms: tuple[str, ...] = ("linux-x64-gnu", "linux-x64-musl")
     says: str = "fake 1.0"
+    asks: Needs = field(default_factory=Needs)
     fetched: list[str] = field(default_factory=list)
     fails: SandboxError | None = None
     while_installing: Callable[[], None] = lambda: None
 
-    def bundle(self, harness: str, platform: str) -> Bundle:
+    def refusals(self, harness: str, platform: str, facts: ImageFacts) -> tuple[Refusal, ...]:
         if platform not in self.platforms:
             raise Unsupported(f"{harness} has no pin for {platform}", cure="pin one")
+        return refusals(self.asks, facts, libraries=facts.libraries)
+
+    def room(self, bundle: Bundle) -> int:
+        return bundle.size
+
+    def bundle(self, harness: str, platform: str) -> Bundle:
         self.fetched.append(platform)
         return Bundle(
             harness=harness,

@@ -12,6 +12,7 @@ import pytest
 from sandbox.errors import EngineFailure, InstallError, IntegrityError, SandboxError
 from sandbox.runtimes.install import install
 from sandbox.runtimes.library import Bundle
+from sandbox.runtimes.proofs import Proofs
 
 PREFIX = "/opt/harness/runtime"
 BUNDLE = Bundle(
@@ -55,6 +56,11 @@ def answer(
     return Answer(code, Text(text), Text(err), timed_out)
 
 
+COPIED = {"way": "copy", "version_checked": "now", "version_check": None}
+MOUNTED = answer(out=RECEIPT | {"way": "mount"})
+CITED = answer(out=RECEIPT | {"way": "mount", "version_checked": "earlier"})
+
+
 @dataclass
 class FakeSandbox:
     """Answers the installer with ``installer``, everything else with ``other``."""
@@ -86,7 +92,38 @@ def test_a_mounted_bundle_is_not_copied() -> None:
     assert argv[4:6] == ["--bundle", "/mnt/b.tar"]
     assert argv[-3:] == ["--", "--version", "-q"]
     assert receipt.duration_s is not None
-    assert receipt.model_dump(exclude={"duration_s"}) == RECEIPT
+    assert receipt.model_dump(exclude={"duration_s"}) == RECEIPT | COPIED
+
+
+def test_a_mounted_tree_is_linked_and_its_program_cited_the_second_time(tmp_path: Path) -> None:
+    proofs = Proofs(folder=tmp_path, image_id="sha256:1")
+    first, second = FakeSandbox(MOUNTED), FakeSandbox(CITED, name="other box")
+    now = install(first, BUNDLE, PREFIX, tree_path="/tree", proofs=proofs)
+    later = install(second, BUNDLE, PREFIX, tree_path="/tree", proofs=proofs)
+    assert [box.had for box in (first, second)] == [[], []]
+    for box, checked in ((first, "now"), (second, "earlier")):
+        (argv,) = box.ran
+        assert argv[4:6] == ["--tree", "/tree"]
+        assert argv[argv.index("--version-checked") + 1] == checked
+    assert (now.way, now.version_checked) == ("mount", "now")
+    assert (later.way, later.version_checked) == ("mount", "earlier")
+    assert later.version_check is not None
+    assert (later.version_check, later.version_check.sandbox) == (now.version_check, "box")
+
+
+def test_what_was_refused_proves_nothing(tmp_path: Path) -> None:
+    proofs = Proofs(folder=tmp_path, image_id="sha256:1")
+    with pytest.raises(InstallError):
+        install(FakeSandbox(answer(7)), BUNDLE, PREFIX, tree_path="/tree", proofs=proofs)
+    box = FakeSandbox(MOUNTED)
+    install(box, BUNDLE, PREFIX, tree_path="/tree", proofs=proofs)
+    assert "now" in box.ran[0]
+
+
+def test_without_proofs_the_program_runs_each_time() -> None:
+    for _ in range(2):
+        receipt = install(FakeSandbox(MOUNTED), BUNDLE, PREFIX, tree_path="/tree")
+        assert (receipt.version_checked, receipt.version_check) == ("now", None)
 
 
 def test_the_variables_of_a_version_check_are_named_one_by_one() -> None:
@@ -179,6 +216,8 @@ def lies(key: str, value: object) -> Callable[[], Answer]:
         pytest.param(lies("bundle_sha256", "b" * 64), id="sha256"),
         pytest.param(lies("prefix", "/else"), id="prefix"),
         pytest.param(lies("version_output", "tool 9"), id="output"),
+        pytest.param(lies("way", "mount"), id="way"),
+        pytest.param(lies("version_checked", "earlier"), id="not-run"),
     ],
 )
 def test_a_receipt_that_is_not_about_this_bundle_is_refused(made: Callable[[], Answer]) -> None:

@@ -70,6 +70,22 @@ def test_libc(text: str, libc: str, version: str | None, platform: str | None) -
     assert (found.libc, found.libc_version, found.platform) == (libc, version, platform)
 
 
+def test_libraries_are_named_by_what_is_asked_for() -> None:
+    folders = ("/usr/lib/x86_64-linux-gnu", "/usr/local/lib")
+    names = ("libstdc++.so.6", "libstdc++.so.6.0.30", "libz.so.1.2.13", "libz.so.1", "libzstd.so.1")
+    said = [f"library={folders[0]}/{name}\n" for name in names]
+    said += [f"library={folders[1]}/{name}\n" for name in ("libz.so.1", "liby.so.2")]
+    assert facts(GLIBC + "".join(said)).libraries == {
+        "libstdc++.so.6": "libstdc++.so.6.0.30",
+        "libstdc++.so.6.0.30": "libstdc++.so.6.0.30",
+        "libz.so.1": "libz.so.1.2.13",
+        "libz.so.1.2.13": "libz.so.1.2.13",
+        "libzstd.so.1": "libzstd.so.1",
+        "liby.so.2": "liby.so.2",
+    }
+    assert facts(GLIBC).libraries == {}
+
+
 @pytest.mark.parametrize(
     ("machine", "platform"),
     [("aarch64", "linux-arm64-gnu"), ("riscv64", None), ("", None)],

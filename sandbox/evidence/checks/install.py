@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from sandbox.evidence.checks.check import check
+from sandbox.evidence.records import InstallReceipt
 from sandbox.evidence.verdict import MissingEvidence, Outcome, Tier, judged_by
 from sandbox.evidence.view import CellEvidence
 
@@ -33,7 +34,35 @@ def install_exact(cell: CellEvidence) -> Outcome:
     home = cell.cell.session_dir
     if home is not None and not receipt.prefix.startswith(f"{home.rstrip('/')}/"):
         faults.append(f"expected the prefix below {home}, saw {receipt.prefix}")
-    return judged_by(faults)
+    return judged_by([*faults, *_cited(cell, receipt)])
+
+
+def _cited(cell: CellEvidence, receipt: InstallReceipt) -> list[str]:
+    """Say what is wrong with the check of the version that a receipt cites.
+
+    A program may be cited instead of run where nothing here can have changed it, which is a mount,
+    if it ran from these bytes, in this image, before this cell ended.
+    """
+    proof = receipt.version_check
+    earlier = receipt.version_checked == "earlier"
+    if proof is None:
+        return ["expected where the version was checked earlier, saw nothing"] if earlier else []
+    image = cell.cell.image_record
+    pairs = (
+        ("bundle sha256", receipt.bundle_sha256, proof.bundle_sha256),
+        ("image", None if image is None else image.image_id, proof.image_id),
+        ("output", receipt.version_output, proof.version_output),
+    )
+    faults = [
+        f"expected the version to be checked with {name} {want}, saw {seen}"
+        for name, want, seen in pairs
+        if want != seen
+    ]
+    if earlier and receipt.way != "mount":
+        faults.append(f"expected the version of a {receipt.way} to be checked now, saw earlier")
+    if proof.checked_at > cell.cell.completed_at:
+        faults.append("expected the version to be checked before the cell ended, saw later")
+    return faults
 
 
 CHECKS = (install_exact,)
