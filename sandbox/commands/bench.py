@@ -6,6 +6,8 @@ import argparse
 import json
 import secrets
 import tempfile
+from collections.abc import Iterable, Sequence
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 from rich.console import Console
@@ -13,11 +15,12 @@ from rich.table import Table
 
 from sandbox.commands.engine import add_engine, open_engine
 from sandbox.commands.library import open_library
-from sandbox.conformance.bench import Measure, bench
+from sandbox.conformance.bench import bench
 from sandbox.conformance.prepare import prepare_bundles, prepare_images
+from sandbox.conformance.timing import Measure
 from sandbox.conformance.world import World, choose_way
 from sandbox.engine.imagebuild.definition import image_definitions
-from sandbox.errors import ExitCode, UsageError
+from sandbox.errors import ExitCode, NothingSelected, UsageError
 from sandbox.harnesses.registry import registered
 from sandbox.progress import Progress, progress
 
@@ -26,13 +29,20 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """Add the options."""
     add_engine(parser)
     parser.add_argument("--rounds", type=int, default=5, metavar="N", help="times each (5)")
-    parser.add_argument("--harness", default="codex", help="which runtime to install (codex)")
+    parser.add_argument(
+        "--harness",
+        action="append",
+        metavar="GLOB",
+        help="which runtimes to install (default: all; the cell measured is the first one's)",
+    )
+    parser.add_argument(
+        "--image", action="append", metavar="GLOB", help="which images (default: all)"
+    )
     parser.add_argument("--json", action="store_true", help="print JSON")
 
 
 def run(arguments: argparse.Namespace) -> ExitCode:
     """Measure and print."""
-    registered().find(arguments.harness)
     if arguments.rounds < 1:
         raise UsageError(f"--rounds {arguments.rounds}: at least one")
     with progress() as shown, tempfile.TemporaryDirectory() as folder:
@@ -47,10 +57,13 @@ def run(arguments: argparse.Namespace) -> ExitCode:
 
 def _measures(arguments: argparse.Namespace, folder: Path, shown: Progress) -> list[Measure]:
     known = registered()
+    harnesses = _matching("harness", known.harnesses, arguments.harness)
+    names = _matching("image", image_definitions(), arguments.image)
     with open_engine(arguments, shown) as engine, open_library(shown, known) as library:
-        images = prepare_images(engine, image_definitions(), shown)
-        pairs = [(arguments.harness, image.platform) for image in images.values()]
-        prepare_bundles(library, pairs, shown, choose_way(engine, "auto"))
+        images = prepare_images(engine, names, shown)
+        pairs = [(one, image.platform) for image in images.values() for one in harnesses]
+        way = choose_way(engine, "auto")
+        prepare_bundles(library, pairs, shown, way)
         world = World(
             engine=engine,
             images=images,
@@ -59,17 +72,29 @@ def _measures(arguments: argparse.Namespace, folder: Path, shown: Progress) -> l
             run_id=f"bench-{secrets.token_hex(4)}",
             folder=folder,
             progress=shown,
+            way=way,
         )
         measures = []
-        for measure in bench(world, harness=arguments.harness, rounds=arguments.rounds):
+        for measure in bench(world, harnesses=harnesses, rounds=arguments.rounds):
             shown.say(f"{measure.image}: {measure.operation}: {measure.ratio:.2f}")
             measures.append(measure)
         return measures
 
 
+def _matching(kind: str, names: Iterable[str], globs: Sequence[str] | None) -> list[str]:
+    """Return the names that one of the globs matches, in the order of the globs."""
+    found = [name for glob in globs or ("*",) for name in sorted(names) if fnmatchcase(name, glob)]
+    if not found:
+        raise NothingSelected(f"no {kind} matches", cure=f"there are: {', '.join(sorted(names))}")
+    return list(dict.fromkeys(found))
+
+
 def _table(measures: list[Measure]) -> Table:
-    rounds = measures[0].rounds if measures else 0
-    table = Table(caption=f"medians of {rounds}, interleaved in this run; ratio = ours / docker")
+    rounds = max((measure.rounds for measure in measures), default=0)
+    table = Table(
+        caption=f"medians of {rounds} (cold: once), interleaved in this run; ratio = ours / docker;"
+        " of an install: ours / a bare docker cp of the same tree"
+    )
     table.add_column("image")
     table.add_column("operation")
     for name in ("ours ms", "docker ms", "ratio"):

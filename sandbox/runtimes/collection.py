@@ -16,7 +16,8 @@ from typing import Self
 from sandbox.errors import SandboxError, UsageError
 from sandbox.progress import Progress
 from sandbox.runtimes.library import RuntimeLibrary, choose
-from sandbox.runtimes.needs import Needs
+from sandbox.runtimes.needs import ImageFacts, Needs, Refusal
+from sandbox.runtimes.proofs import Proofs
 from sandbox.runtimes.reports import Bundle, FetchEntry, RuntimeEntry, VerifyEntry
 
 
@@ -110,6 +111,18 @@ class RuntimeCollection:
     def needs(self, harness: str, platform: str) -> Needs:
         """Return what a bundle needs of an image; see ``RuntimeLibrary.needs``."""
         return self.library(harness).needs(harness, platform)
+
+    def refusals(self, harness: str, platform: str, facts: ImageFacts) -> tuple[Refusal, ...]:
+        """Return what an image lacks for a bundle; see ``RuntimeLibrary.refusals``."""
+        return self.library(harness).refusals(harness, platform, facts)
+
+    def ensure_tree(self, bundle: Bundle) -> Path:
+        """Return a bundle's verified tree; see ``RuntimeLibrary.ensure_tree``."""
+        return self.library(bundle.harness).ensure_tree(bundle)
+
+    def proofs(self, image_id: str) -> Proofs:
+        """Return the proofs that programs ran in an image."""
+        return self.own.proofs(image_id)
 
     def ensure_bundle(self, harness: str, platform: str) -> Bundle:
         """Return the verified bundle of a harness; see ``RuntimeLibrary.ensure_bundle``."""

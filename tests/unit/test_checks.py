@@ -159,14 +159,22 @@ def test_the_bridge_link_has_one_interface_more_and_no_name_log() -> None:
     "text", ["codex-cli 1.2.3", "1.2.3\n", "v1.2.3 (abc)", "OpenCode 1.2.3, x"]
 )
 def test_the_pinned_version_is_found_as_a_word(text: str) -> None:
-    files = defects.with_install(good(), version_output=text)
+    check = defects.cited(version_output=text)
+    files = defects.with_install(good(), version_output=text, version_check=check)
     assert verdict("install_exact", files).status is Status.PASS
 
 
 @pytest.mark.parametrize("text", ["1.2.30", "11.2.3", "1.2.3-beta", "1.2.3.4", "", "1.2"])
 def test_a_longer_version_is_another_version(text: str) -> None:
-    files = defects.with_install(good(), version_output=text)
+    check = defects.cited(version_output=text)
+    files = defects.with_install(good(), version_output=text, version_check=check)
     assert verdict("install_exact", files).status is Status.FAIL
+
+
+@pytest.mark.parametrize("way", ["copy", "mount"])
+def test_a_program_that_ran_in_the_sandbox_needs_no_citation(way: str) -> None:
+    changes = {"way": way, "version_checked": "now", "version_check": None}
+    assert verdict("install_exact", defects.with_install(good(), **changes)).status is Status.PASS
 
 
 def test_without_a_pin_nothing_is_exact() -> None:
