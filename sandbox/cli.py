@@ -24,6 +24,7 @@ COMMANDS = {
     "prepare": "engine, images and runtimes, so that later commands start at once",
     "images": "list, build and inspect task images",
     "runtimes": "list, fetch, verify and lock the pinned runtimes",
+    "cache": "list what the cache folder holds; remove what nobody needs",
     "sweep": "remove containers, networks and volumes that dead runs left",
     "bench": "measure us beside the docker CLI, as ratios",
 }

@@ -8,12 +8,12 @@ mount, and its program run in the image. Warm is every later cell. Each is compa
 from __future__ import annotations
 
 import secrets
-import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
+from sandbox.cache import scratch
 from sandbox.conformance.timing import Clock, DockerCli, Measure, median_of
 from sandbox.conformance.world import TREE_MOUNT, World
 from sandbox.engine.limits import ReadOnlyMount
@@ -35,8 +35,8 @@ def bench_installs(
 
     A runtime without a pin for the image's platform gives nothing.
     """
-    with tempfile.TemporaryDirectory(dir=world.library.store.root) as folder:
-        store = Store(Path(folder))
+    with scratch(world.library.store.root, ".bench-") as folder:
+        store = Store(folder)
         (store.root / "artifacts").symlink_to(world.library.store.root / "artifacts")
         with RuntimeLibrary(world.library.pins_path, store=store) as library, ExitStack() as stack:
             try:

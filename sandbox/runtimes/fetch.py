@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import shutil
-import uuid
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from sandbox.cache import locked, writable
+from sandbox.cache import locked, scratch, writable
 from sandbox.errors import IntegrityError
 from sandbox.progress import Progress, Step
 from sandbox.runtimes.artifacts import ArtifactPin, tag_of
@@ -84,20 +83,20 @@ class Fetcher:
         """Fetch a pin that has no lock entry yet and return that entry; for `lock` only."""
         tag = tag_of(pin)
         label = f"{pin.name} {pin.version}" + (f" ({tag})" if tag else "")
-        scratch = self.store.root / "artifacts" / f".resolve-{uuid.uuid4().hex}"
-        try:
-            with progress.step(f"resolving {label}") as step, writable(scratch):
-                scratch.mkdir(parents=True)
-                arrival = self._bring(pin, scratch, None, None, step)
-                found = arrival.integrity or _sha256(arrival.path)
-                size = arrival.path.stat().st_size
-                verify_file(arrival.path, found, size=size, what=label)
-                path = self.store.artifact(found)
-                with locked(path):
-                    arrival.path.rename(path)
-                    self.store.holds(path, found, size=size)
-        finally:
-            shutil.rmtree(scratch, ignore_errors=True)
+        artifacts = self.store.root / "artifacts"
+        with (
+            progress.step(f"resolving {label}") as step,
+            scratch(artifacts, ".resolve-") as folder,
+            writable(folder),
+        ):
+            arrival = self._bring(pin, folder, None, None, step)
+            found = arrival.integrity or _sha256(arrival.path)
+            size = arrival.path.stat().st_size
+            verify_file(arrival.path, found, size=size, what=label)
+            path = self.store.artifact(found)
+            with locked(path):
+                arrival.path.rename(path)
+                self.store.holds(path, found, size=size)
         return LockedArtifact(
             client=pin.client,
             name=pin.name,

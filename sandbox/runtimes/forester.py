@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import shutil
-import tempfile
 import threading
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
 
-from sandbox.cache import locked, writable
+from sandbox.cache import locked, scratch, writable
 from sandbox.errors import FetchError, UsageError
 from sandbox.progress import PlainProgress, Progress, Step
 from sandbox.runtimes.fetch import Fetcher
@@ -157,16 +155,8 @@ class Forester:
     def _path(self, one: Wanted) -> Path:
         return self._fetcher.store.artifact(Integrity.parse(one.integrity))
 
-    @contextmanager
-    def _folder(self) -> Iterator[Path]:
-        artifacts = self._fetcher.store.root / "artifacts"
-        with writable(artifacts):
-            artifacts.mkdir(parents=True, exist_ok=True)
-            folder = Path(tempfile.mkdtemp(prefix=".tree-", dir=artifacts))
-        try:
-            yield folder
-        finally:
-            shutil.rmtree(folder, ignore_errors=True)
+    def _folder(self) -> AbstractContextManager[Path]:
+        return scratch(self._fetcher.store.root / "artifacts", ".tree-")
 
 
 class _Counting:

@@ -9,7 +9,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Literal, Self
 
-from sandbox.cache import locked
+from sandbox.cache import Uses, locked
 from sandbox.errors import IntegrityError, NothingSelected, Unsupported
 from sandbox.progress import PlainProgress, Progress
 from sandbox.runtimes.fetch import Source
@@ -40,7 +40,6 @@ __all__ = [
     "RuntimeEntry",
     "RuntimeLibrary",
     "VerifyEntry",
-    "ensure_bundle",
 ]
 
 
@@ -76,6 +75,7 @@ class RuntimeLibrary:
         self.store = store or Store.default()
         self._progress = progress or PlainProgress(quiet=True)
         self._lock: Lock | None = None
+        self._uses = Uses()
         self._workshop = Workshop(
             self.pins,
             self._known,
@@ -89,6 +89,7 @@ class RuntimeLibrary:
 
     def __enter__(self) -> Self:
         self._workshop.__enter__()
+        self._uses.__enter__()
         return self
 
     def __exit__(
@@ -97,6 +98,7 @@ class RuntimeLibrary:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        self._uses.__exit__(kind, error, trace)
         self._workshop.__exit__(kind, error, trace)
 
     @property
@@ -184,6 +186,7 @@ class RuntimeLibrary:
         lock = self.lock()
         entry = next(b for p, b in lock.bundles[harness].items() if p == platform)
         path, integrity = self.store.bundle(entry.sha256), _sha256(entry.sha256)
+        self._uses.keep(path)
         with locked(path):
             if wrong := self.store.holds_or_drops(path, integrity, size=entry.size):
                 self._progress.say(f"{wrong}; making it again")
@@ -207,7 +210,9 @@ class RuntimeLibrary:
 
     def ensure_tree(self, bundle: Bundle) -> Path:
         """Return a bundle's verified tree, to be shown read-only; see ``ensure_unpacked``."""
-        return ensure_unpacked(bundle, self.store.tree(bundle.sha256), self._progress)
+        folder = self.store.tree(bundle.sha256)
+        self._uses.keep(folder)
+        return ensure_unpacked(bundle, folder, self._progress)
 
     def proofs(self, image_id: str) -> Proofs:
         """Return the proofs that programs ran in an image."""
@@ -320,11 +325,3 @@ def _runtime(harness: str, pin: HarnessPin, platform: str) -> Runtime:
         return pin.runtime_for(platform)
     except Unsupported as error:
         raise Unsupported(f"{harness}: {error.message}", cure=error.cure) from error
-
-
-def ensure_bundle(
-    harness: str, platform: str, progress: Progress, *, pins_path: Path | None = None
-) -> Bundle:
-    """Return the verified bundle of a harness; see ``RuntimeLibrary.ensure_bundle``."""
-    with RuntimeLibrary(pins_path, progress=progress) as library:
-        return library.ensure_bundle(harness, platform)

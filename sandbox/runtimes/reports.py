@@ -61,6 +61,19 @@ class VerifyEntry(Record):
     detail: str = ""
 
 
+class CacheEntry(Record):
+    """One line of `cache list`: something in the cache folder, ``size`` in bytes on the disk.
+
+    ``state``: needed by a lock or recipe of today; used by a living process; or neither, so that
+    `cache prune` removes it.
+    """
+
+    kind: Literal["artifact", "bundle", "tree", "tool", "proof", "image", "wheel", "temporary"]
+    path: Path
+    size: int
+    state: Literal["needed", "used", "unneeded"]
+
+
 class LockEntry(Record):
     """What `runtimes lock` did: the lock's path, and whether the file changed."""
 
