@@ -11,6 +11,7 @@ from pathlib import Path
 from sandbox.commands.sizes import megabytes
 from sandbox.engine.imagecache import image_folder, needed_images, needed_wheels
 from sandbox.errors import ExitCode
+from sandbox.harnesses.registry import registered
 from sandbox.runtimes.library import RuntimeLibrary
 from sandbox.runtimes.pruning import Shelf, entries_of, prune, runtime_shelves
 from sandbox.runtimes.reports import CacheEntry
@@ -42,8 +43,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> ExitCode:
     """Do the action."""
-    with ExitStack() as stack:
-        libraries = [stack.enter_context(RuntimeLibrary(pins)) for pins in (None, *arguments.pins)]
+    others = {*arguments.pins, *registered().pins_files.values()}
+    with ExitStack() as stack:  # a lock that cannot be read ends it: it may name anything
+        libraries = [stack.enter_context(RuntimeLibrary(pins)) for pins in (None, *sorted(others))]
         found = [entry for shelf in _shelves(libraries) for entry in entries_of(shelf)]
     if arguments.action == "prune":
         found = [entry for entry in found if entry.state == "unneeded"]

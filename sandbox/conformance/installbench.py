@@ -35,10 +35,13 @@ def bench_installs(
 
     A runtime without a pin for the image's platform gives nothing.
     """
-    with scratch(world.library.store.root, ".bench-") as folder:
+    own = world.library
+    if not isinstance(own, RuntimeLibrary):
+        own = own.library(harness)
+    with scratch(own.store.root, ".bench-") as folder:
         store = Store(folder)
-        (store.root / "artifacts").symlink_to(world.library.store.root / "artifacts")
-        with RuntimeLibrary(world.library.pins_path, store=store) as library, ExitStack() as stack:
+        (store.root / "artifacts").symlink_to(own.store.root / "artifacts")
+        with RuntimeLibrary(own.pins_path, store=store) as library, ExitStack() as stack:
             try:
                 with Clock() as made:
                     bundle = library.ensure_bundle(harness, world.images[image].platform)
