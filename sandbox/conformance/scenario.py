@@ -11,6 +11,8 @@ from sandbox.evidence.expectations import Expectation
 from sandbox.model.script import Script, ToolStep
 
 Profile = Literal["quick", "full", "slow"]
+KEY_PREFIX = "sk-local-"
+"""The model key of a rollout is this and its id."""
 PROMPT = "Work on the task in this folder with the shell tool, step by step, then report."
 
 

@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from sandbox.agents.contract import ModelEndpoint, SandboxAccess
 from sandbox.agents.episode import Seeded
 from sandbox.agents.response import AgentResponse
-from sandbox.conformance.scenario import Scenario, home_note
+from sandbox.conformance.scenario import KEY_PREFIX, Scenario, home_note
 from sandbox.conformance.witness import Witness
 from sandbox.conformance.world import World
 from sandbox.engine.facts import ImageFacts
@@ -105,7 +105,7 @@ class Task:
         return Seeded(
             endpoint=ModelEndpoint(
                 base_url=f"http://{link.host}:{link.port}{server.base_path}",
-                api_key=f"sk-local-{self._rollout_id}",
+                api_key=f"{KEY_PREFIX}{self._rollout_id}",
                 model=MODEL,
             ),
             sandbox_access=SandboxAccess.to_container(self.sandbox.id, workdir=facts.workdir),

@@ -70,6 +70,16 @@ def marked_failures(dialect: Dialect, request: JsonValue) -> set[str]:
     }
 
 
+def tool_names(request: JsonValue) -> tuple[str, ...]:
+    """Return the names of the tools that a request advertises, those in a namespace included."""
+    return tuple(
+        _str(tool.get("name"))
+        for given in _objects(_object(request).get("tools"))
+        for tool in (given, _object(given.get("function")), *_objects(given.get("tools")))
+        if tool.get("name")
+    )
+
+
 def question(items: tuple[ConversationItem, ...]) -> str:
     """Return the newest user text, or an empty text."""
     texts = [i.text for i in items if isinstance(i, MessageItem) and i.role == "user"]

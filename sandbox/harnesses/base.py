@@ -36,7 +36,7 @@ class Capabilities(Record):
     ``session_header`` is the request header whose value is the invocation id. ``response_ids``:
     the native transcript names the model's response ids, so calls join without the header.
     ``request_deadline``: a request that gets no answer at all ends by itself (where False, only
-    the supervisor's deadline ends it); a stream that stalls ends by itself in either case.
+    the supervisor's deadline ends it). ``stream_deadline``: so does a stream that stalls.
     ``project_instructions`` says which instruction files of the task the harness reads although
     everything that switches them off is set. ``tools_see_key``: the model key is in the
     environment of tools. ``slow_start_s``: what the start may take beyond a few seconds on a busy
@@ -51,6 +51,7 @@ class Capabilities(Record):
     compaction: bool
     needs_bash: bool
     request_deadline: bool
+    stream_deadline: bool = True
     project_instructions: Literal["none", "nested", "all"]
     tools_see_key: bool
     slow_start_s: float = Field(default=0.0, ge=0)

@@ -10,6 +10,7 @@ from sandbox.evidence.cell import VerifierResult
 from sandbox.evidence.folder import CellFiles
 from sandbox.evidence.records import (
     AgentInvocation,
+    ContextCompaction,
     EgressEvent,
     Exchange,
     Gap,
@@ -342,6 +343,7 @@ def _defects() -> Iterable[Defect]:
     yield from _link_and_calls()
     yield from _tools()
     yield from _joins()
+    yield from _drift()
     yield from _install_and_cleanup()
 
 
@@ -359,6 +361,7 @@ def _form() -> Iterable[Defect]:
             "run_join",
             "attempts_owned",
             "step_join",
+            "drift",
         }
     )
     yield Defect(
@@ -665,6 +668,71 @@ def _joins() -> Iterable[Defect]:
         name="retry counted as a step",
         files=lambda: split_turn(good("retry_500")),
     )
+
+
+def _drift() -> Iterable[Defect]:
+    check = "drift"
+
+    def declared(files: CellFiles, **changes: object) -> CellFiles:
+        return with_cell(files, capabilities={**files.cell.capabilities, **changes})
+
+    def headers(files: CellFiles, value: dict[str, str]) -> CellFiles:
+        return with_exchanges(files, lambda e: e.model_copy(update={"headers": value}))
+
+    def notes(*names: str) -> CellFiles:
+        return with_witness(good("declared_traits"), workdir_files=names)
+
+    def hung(fault: str, *, ended: bool, **changes: object) -> CellFiles:
+        """Let the first request of a stopped run hang, to the run's end or with another one."""
+        files = declared(good("run_timeout", statuses=(200, 0)), **changes)
+        hold = {"fault": fault, "completed_at": START + (1.6 if ended else 4.5)}
+        first = "mc00002" if not ended else "mc00001"
+        return with_exchanges(
+            files, lambda e: e.model_copy(update=hold) if e.exchange_id == first else e
+        )
+
+    def compacted() -> CellFiles:
+        files = good()
+        known = observations(files)
+        record = ContextCompaction(invocation_id=SESSION)
+        return rejoined(files, known.model_copy(update={"records": (*known.records, record)}))
+
+    both = ("probe-1.at-once", "probe-2.at-once")
+    offered = [{"type": "function", "name": "spawn_agent"}]
+
+    def offering(files: CellFiles, tools: list[dict[str, str]]) -> CellFiles:
+        def change(exchange: Exchange) -> Exchange:
+            assert isinstance(exchange.request, dict)
+            return exchange.model_copy(update={"request": {**exchange.request, "tools": tools}})
+
+        return with_exchanges(files, change)
+
+    for name, make in {
+        "another dialect": lambda: declared(good(), dialect="messages"),
+        "declared header not sent": lambda: headers(good(), {}),
+        "header of nobody": lambda: headers(good(), {"session-id": "stranger"}),
+        "undeclared header sent": lambda: declared(good(), session_header=None),
+        "declared at once, ran in turn": lambda: notes("probe-2.at-once"),
+        "declared in turn, ran at once": lambda: declared(notes(*both), parallel_tools=False),
+        "declared bash, ran in another shell": lambda: declared(notes(*both), needs_bash=True),
+        "key hidden by word, and seen": lambda: notes(*both, "probe-1.key"),
+        "key seen by word, and hidden": lambda: declared(notes(*both), tools_see_key=True),
+        "undeclared subagent tool": lambda: declared(offering(good(), offered), subagents=False),
+        "declared subagents, no tool for them": lambda: offering(
+            good(), [{"type": "function", "name": "shell"}]
+        ),
+        "undeclared compaction": compacted,
+        "declared request deadline never came": lambda: hung(
+            "hold", ended=False, request_deadline=True
+        ),
+        "undeclared request deadline came": lambda: hung("stall_headers", ended=True),
+        "declared stream deadline never came": lambda: hung("stall_stream", ended=False),
+        "undeclared stream deadline came": lambda: hung(
+            "stall_stream", ended=True, stream_deadline=False
+        ),
+        "not declared at all": lambda: with_cell(good(), capabilities={"dialect": "responses"}),
+    }.items():
+        yield Defect(check=check, name=name, files=make, also=frozenset({"error_sequence"}))
 
 
 def _install_and_cleanup() -> Iterable[Defect]:

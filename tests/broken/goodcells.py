@@ -55,6 +55,16 @@ SESSION = "session-1"
 HOME = "/root"
 SESSION_DIR = "/var/tmp/agent-1"
 START = 1_800_000_000.0
+CAPABILITIES = {
+    "session_header": "session-id",
+    "parallel_tools": True,
+    "subagents": True,
+    "compaction": False,
+    "needs_bash": False,
+    "request_deadline": False,
+    "stream_deadline": True,
+    "tools_see_key": False,
+}
 HARNESS = {"responses": "codex", "chat": "opencode"}
 
 
@@ -213,7 +223,7 @@ class _Walk:
                 workdir="/work",
                 task_home=HOME,
                 phases={"sandbox": 0.4, "seed": 1.5, "activate": 3.0},
-                capabilities={"session_header": True},
+                capabilities={**CAPABILITIES, "dialect": self.dialect},
             ),
             row=parts.success(reward=expected.reward, response={"output": []})
             if expected.reward is not None
@@ -261,19 +271,22 @@ class _Walk:
 
     def _say(self) -> list[ConversationItem]:
         if self.done < len(self.tools):
-            tool = self.tools[self.done]
-            arguments = json.dumps({"command": tool.command})
+            step = self.tools[self.done].step
             return [
                 ToolRequestItem(
-                    tool_call_id=tool.tool_call_id, tool_name="shell", arguments=arguments
+                    tool_call_id=tool.tool_call_id,
+                    tool_name="shell",
+                    arguments=json.dumps({"command": tool.command}),
                 )
+                for tool in self.tools[self.done :]
+                if tool.step == step
             ]
         self.done += 1
         self.answered = True
         return [MessageItem(role="assistant", text=ANSWER)]
 
     def _run(self, item: ToolRequestItem) -> None:
-        tool = self.tools[self.done]
+        tool = next(one for one in self.tools if one.tool_call_id == item.tool_call_id)
         self.asked.add(item.tool_call_id)
         code = tool.exit_code
         started = self.exchanges[-1].completed_at
@@ -324,7 +337,7 @@ class _Walk:
             exchange_tally=tuple(map(digest_of, self.exchanges)),
             survivors=(),
             session_dir_gone=True,
-            workdir_files=("probe-1.txt",),
+            workdir_files=("probe-1.at-once", "probe-1.txt", "probe-2.at-once", "probe-2.txt"),
             network_interfaces=("lo",),
             task_home=HOME,
             verifier=VerifierResult(reward=reward) if graded and reward is not None else None,

@@ -185,3 +185,19 @@ JSON = st.recursive(
 def test_no_body_is_too_strange(dialect: payloads.Dialect, body: JsonValue) -> None:
     payloads.history(dialect, body)
     payloads.answer(dialect, body)
+
+
+@pytest.mark.parametrize(
+    ("tools", "names"),
+    [
+        ([{"type": "function", "function": {"name": "shell"}}], ("shell",)),
+        ([{"name": "Bash", "input_schema": {}}, {"type": "web_search"}], ("Bash",)),
+        ([{"name": "agents", "tools": [{"name": "spawn_agent"}]}], ("agents", "spawn_agent")),
+        ("nonsense", ()),
+    ],
+    ids=["chat", "messages", "namespace", "malformed"],
+)
+def test_advertised_tools_are_named_in_every_dialect(
+    tools: JsonValue, names: tuple[str, ...]
+) -> None:
+    assert payloads.tool_names({"tools": tools}) == names

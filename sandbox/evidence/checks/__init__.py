@@ -5,6 +5,7 @@ from __future__ import annotations
 from sandbox.evidence.checks import (
     calls,
     cleanup,
+    drift,
     install,
     joins,
     link,
@@ -17,6 +18,6 @@ from sandbox.evidence.checks.check import Check
 
 CHECKS: dict[str, Check] = {
     check.id: check
-    for family in (schema, outcome, link, calls, tools, observed, joins, install, cleanup)
+    for family in (schema, outcome, link, calls, tools, observed, joins, drift, install, cleanup)
     for check in family.CHECKS
 }
