@@ -13,14 +13,16 @@ from pathlib import Path
 
 from sandbox.evidence.records import Gap
 from sandbox.harnesses.base import PlannedFile
-from sandbox.harnesses.environment import divide
+from sandbox.harnesses.environment import DEFAULT_PATH, divide
 from sandbox.harnesses.native import ARTIFACT_UNAVAILABLE, find_files
 
 _MODE = 0o700
-# A login shell would reset PATH.
+# The task's PATH, since the harness's may hold this very script under the name of bash. A login
+# shell would reset PATH.
 _SCRIPT = """\
 #!/bin/sh
 {{ echo "$$" >>{receipt}; }} 2>/dev/null
+PATH={path}
 for shell in {choice}; do
   [ ! -x "$shell" ] || break
 done
@@ -64,6 +66,7 @@ def task_shell(
     given = [shlex.quote(f"{name}={value}") for name, value in sorted(tool_env.items())]
     text = _SCRIPT.format(
         receipt=shlex.quote(receipt),
+        path=shlex.quote(tool_env.get("PATH", DEFAULT_PATH)),
         choice=_OF_THE_IMAGE if program is None else f"{shlex.quote(program)} {_OF_THE_IMAGE}",
         env=" ".join([*kept, *given]),
     )
