@@ -100,9 +100,15 @@ class Event(Part):
 
     name: str = Field(alias="event.name")
     timestamp: str = Field(default="", alias="event.timestamp")
+    prompt_id: str = ""
     response_id: str | None = None
     call_id: str | None = None
     duration_ms: Milliseconds | None = None
+
+    def is_of(self, session_id: str, agent_id: str | None) -> bool:
+        """Whether it is of that session's own loop (None) or of that subagent of it."""
+        who = f"{session_id}#{agent_id or ''}#"
+        return self.prompt_id.startswith(who) or (not self.prompt_id and agent_id is None)
 
 
 class Telemetry(Part):
@@ -142,6 +148,15 @@ class Entry(Part):
         return moment(self.timestamp)
 
 
+class AgentMeta(Part):
+    """The file beside a subagent's: who started it, with which call, and how it ended."""
+
+    parentSessionId: str | None = None  # noqa: N815
+    parentAgentId: str | None = None  # noqa: N815
+    toolUseId: str | None = None  # noqa: N815
+    status: str | None = None
+
+
 @dataclass
 class Session:
     """A file's records in order, and what could not be read."""
@@ -154,6 +169,11 @@ class Session:
     def id(self) -> str | None:
         """The session's id, of its first record."""
         return self.entries[0].sessionId if self.entries else None
+
+    @property
+    def agent_id(self) -> str | None:
+        """The subagent whose file it is; None for the session's own."""
+        return self.entries[0].agentId if self.entries else None
 
     def read(self, entry: Entry, model: type[PartT], value: JsonValue) -> PartT | None:
         """Return a value of an entry as a model; None, with a gap, when it is none."""
@@ -180,12 +200,21 @@ def read_session(path: Path) -> Session:
             continue
         if entry.uuid in seen:
             session.complain(number, f"record {entry.uuid} again")
-        elif session.id not in (None, entry.sessionId):
-            session.complain(number, f"a record of session {entry.sessionId}")
+        elif session.entries and (session.id, session.agent_id) != (entry.sessionId, entry.agentId):
+            session.complain(number, "a record of another session or subagent")
         else:
             seen.add(entry.uuid)
             session.entries.append(entry)
     return session
+
+
+def read_meta(path: Path) -> AgentMeta | Gap:
+    """Read the file beside a subagent's; a gap where there is none or it cannot be read."""
+    beside = path.with_suffix(".meta.json")
+    try:
+        return AgentMeta.model_validate_json(beside.read_bytes())
+    except (OSError, ValidationError) as error:
+        return unparseable(f"{beside.name}: {type(error).__name__}")
 
 
 def moment(timestamp: str) -> float | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from sandbox.evidence.records import (
@@ -31,14 +32,19 @@ _TOOL_CALL = "qwen-code.tool_call"
 
 @dataclass
 class Story:
-    """What a session file says; ``entries`` holds items and, for a result, its call id."""
+    """What a session file says; ``entries`` holds items and, for a result, its call id.
+
+    ``events`` are the measured facts in it; those of subagents are in the session's own file too.
+    """
 
     invocation_id: str
+    agent_id: str | None
     context: NativeContext
     entries: list[ConversationItem | str] = field(default_factory=list)
     calls: dict[str, CallRecord] = field(default_factory=dict)
     model_calls: list[ModelCallRef] = field(default_factory=list)
     compactions: list[ContextCompaction] = field(default_factory=list)
+    events: list[Event] = field(default_factory=list)
     gaps: list[Gap] = field(default_factory=list)
 
     def gap(self, code: str, detail: str) -> None:
@@ -54,9 +60,10 @@ class Story:
         return tuple(item for item in found if item is not None)
 
 
-def read_story(session: Session, invocation_id: str, context: NativeContext) -> Story:
-    """Return what a session says, as one invocation."""
-    story = Story(invocation_id=invocation_id, context=context)
+def read_story(session: Session, context: NativeContext) -> Story:
+    """Return what a session's or a subagent's file says, as one invocation."""
+    agent_id = session.agent_id
+    story = Story(invocation_id=agent_id or session.id or "", agent_id=agent_id, context=context)
     for entry in session.entries:
         if entry.type == "system":
             _take_fact(story, session, entry)
@@ -119,7 +126,14 @@ def _take_fact(story: Story, session: Session, entry: Entry) -> None:
     elif entry.subtype == "ui_telemetry":
         told = session.read(entry, Telemetry, payload)
         if told is not None:
-            _take_event(story, told.uiEvent)
+            story.events.append(told.uiEvent)
+
+
+def measure(story: Story, session_id: str, events: Iterable[Event]) -> None:
+    """Give a story what was measured of it: the references to its model calls, its tools' times."""
+    for event in events:
+        if event.is_of(session_id, story.agent_id):
+            _take_event(story, event)
 
 
 def _take_event(story: Story, event: Event) -> None:

@@ -12,13 +12,20 @@ from pathlib import Path
 from sandbox.evidence.records import AgentInvocation, Gap, InvocationStatus, Observations
 from sandbox.harnesses.base import NativeContext
 from sandbox.harnesses.native import OUTCOME_UNAVAILABLE, TRANSCRIPT_UNAVAILABLE, find_files
-from sandbox.harnesses.qwen_code_session import read_session
+from sandbox.harnesses.qwen_code_session import Session, read_meta, read_session
 from sandbox.harnesses.qwen_code_stdout import StdoutFacts, read_stdout
-from sandbox.harnesses.qwen_code_story import Story, read_story
+from sandbox.harnesses.qwen_code_story import Story, measure, read_story
 from sandbox.harnesses.qwen_code_tools import ran_in_shell, tool_call
 from sandbox.harnesses.task_shell import shell_gaps
 
 SOURCE = "qwen-code"
+PARENT_UNAVAILABLE = "subagent_parent_unavailable"
+
+_ENDS = {
+    "completed": InvocationStatus.COMPLETED,
+    "failed": InvocationStatus.FAILED,
+    "cancelled": InvocationStatus.INCOMPLETE,
+}
 
 
 def parse_qwen_code(native: Path, context: NativeContext, *, receipt: str) -> Observations:
@@ -31,14 +38,18 @@ def parse_qwen_code(native: Path, context: NativeContext, *, receipt: str) -> Ob
     """
     stdout = read_stdout(native)
     sessions = [read_session(path) for path in find_files(native, "*.jsonl")]
-    stories = [read_story(one, one.id, context) for one in sessions if one.id is not None]
+    found = [(one, read_story(one, context)) for one in sessions if one.entries]
+    stories = [story for _, story in found]
+    events = [event for story in stories for event in story.events]
+    for session, story in found:
+        measure(story, session.id or "", events)
     if not stories:
         return _without_session(stdout, [gap for one in sessions for gap in one.gaps])
     records = [call for story in stories for call in story.calls.values()]
     observed = [
         tool_call(call, story.invocation_id) for story in stories for call in story.calls.values()
     ]
-    invocations = [_invocation(story, stdout) for story in stories]
+    invocations = [_invocation(session, story, stdout) for session, story in found]
     gaps = [gap for story in stories for gap in story.gaps]
     gaps += [
         _no_outcome(one.invocation_id)
@@ -55,15 +66,33 @@ def parse_qwen_code(native: Path, context: NativeContext, *, receipt: str) -> Ob
     )
 
 
-def _invocation(story: Story, stdout: StdoutFacts) -> AgentInvocation:
-    told = stdout if stdout.session_id == story.invocation_id else StdoutFacts()
-    return AgentInvocation(
+def _invocation(session: Session, story: Story, stdout: StdoutFacts) -> AgentInvocation:
+    told: StdoutFacts = stdout if stdout.session_id == story.invocation_id else StdoutFacts()
+    facts = AgentInvocation(
         invocation_id=story.invocation_id,
         status=told.status,
         duration_ms=told.duration_ms,
         error_type=told.error_type,
         model_calls=tuple(story.model_calls),
         conversation=story.conversation(),
+    )
+    return facts if story.agent_id is None else _subagent(session, story, facts)
+
+
+def _subagent(session: Session, story: Story, facts: AgentInvocation) -> AgentInvocation:
+    """Return a subagent's invocation with what stands in the file beside its own."""
+    meta = read_meta(session.path)
+    if isinstance(meta, Gap):
+        story.gap(meta.code, meta.detail)
+        story.gap(PARENT_UNAVAILABLE, story.invocation_id)
+        return facts.model_copy(update={"parent_invocation_id": session.id})
+    above = meta.parentAgentId if meta.parentAgentId != story.agent_id else None
+    return facts.model_copy(
+        update={
+            "parent_invocation_id": above or session.id,
+            "spawned_by_tool_call_id": meta.toolUseId,
+            "status": _ENDS.get(meta.status or "", InvocationStatus.UNKNOWN),
+        }
     )
 
 
