@@ -181,7 +181,7 @@ function start() {
     const body = el("tbody");
     for (const gate of index.gates) {
       body.append(el("tr", {}, ...[gate.harness, gate.image].map((text) => el("th", { scope: "row" }, text)),
-        el("td", {}, gate.reached ? state("pass", gate.reached) : state("fail", "none")),
+        el("td", {}, el("span", { class: "state " + (gate.reached ? "pass" : "fail") }, gate.reached || "none")),
         ...["P0", "P1", "P2"].map((tier) => el("td", {}, (gate.tiers[tier] || "-") + (gate.open[tier] ? ", " + gate.open[tier] + " open" : ""))),
         el("td", {}, String(gate.known))));
     }
