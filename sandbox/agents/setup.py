@@ -183,15 +183,16 @@ def refuse_image(facts: ImageFacts, harness: Harness) -> Platform:
             f"no platform fits the image: libc {facts.libc}, architecture {facts.architecture}",
             cure=f"use an image of one of {', '.join(get_args(Platform))}",
         )
+    platform = cast("Platform", facts.platform)
     missing = [tool for tool in ("env", "setsid", "sleep", "tr", "sed") if tool not in facts.tools]
-    if harness.capabilities.needs_bash and "bash" not in facts.tools:
+    if harness.capabilities.on(platform).needs_bash and "bash" not in facts.tools:
         missing.append("bash")
     if missing:
         raise UnprocessableError(
             f"{harness.name} cannot run here: the image has no {', '.join(missing)}",
             cure=f"add {', '.join(missing)} to the image",
         )
-    return cast("Platform", facts.platform)
+    return platform
 
 
 def make_folder(place: Place, root: str, made: Callable[[str], None]) -> str:

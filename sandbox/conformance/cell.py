@@ -70,6 +70,7 @@ class _Cell:
         self._scenario: Scenario = SCENARIOS[spec.scenario]
         self._image = world.images[spec.image]
         self._harness = world.harnesses[spec.harness]
+        self._capabilities = self._harness.capabilities.on(self._image.platform)
         self._runtimes = CellRuntimes(world, self._image)
         self._rollout_id = f"r{uuid.uuid4().hex}"
         self._session_id = f"s{uuid.uuid4().hex}"
@@ -136,7 +137,7 @@ class _Cell:
             workdir=None if facts is None else facts.workdir,
             task_home=None if facts is None else facts.home,
             phases={} if self._result is None else _rounded(self._result.phases),
-            capabilities=self._harness.capabilities.model_dump(mode="json"),
+            capabilities=self._capabilities.model_dump(mode="json", exclude={"exceptions"}),
             refusal=refusal,
         )
 
@@ -176,7 +177,7 @@ class _Cell:
                 episode_id=EpisodeId(rollout_id=self._rollout_id),
                 task_id=TaskId(task_source=TASK_SOURCE, task_id=self._scenario.name),
                 prompt=self._scenario.prompt,
-                deadline_s=self._scenario.deadline_s + self._harness.capabilities.slow_start_s,
+                deadline_s=self._scenario.deadline_s + self._capabilities.slow_start_s,
             ),
             agent=AgentSessions(agent),
             resources=task,

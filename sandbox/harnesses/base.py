@@ -8,7 +8,7 @@ from __future__ import annotations
 from pathlib import Path, PurePosixPath
 from typing import Annotated, Literal, Protocol, runtime_checkable
 
-from pydantic import AfterValidator, Field, field_validator, model_validator
+from pydantic import AfterValidator, Field, JsonValue, field_validator, model_validator
 
 from sandbox.evidence.records import ModelRef, Observations, Record
 
@@ -40,7 +40,9 @@ class Capabilities(Record):
     ``project_instructions`` says which instruction files of the task the harness reads although
     everything that switches them off is set. ``tools_see_key``: the model key is in the
     environment of tools. ``slow_start_s``: what the start may take beyond a few seconds on a busy
-    machine; a scenario whose deadline must expire gives it on top.
+    machine; a scenario whose deadline must expire gives it on top. ``exceptions`` are what is
+    otherwise on a platform, for instance because another version is pinned there: a platform's
+    fields that differ; ask ``on`` for what holds.
     """
 
     dialect: Dialect
@@ -55,6 +57,20 @@ class Capabilities(Record):
     project_instructions: Literal["none", "nested", "all"]
     tools_see_key: bool
     slow_start_s: float = Field(default=0.0, ge=0)
+    exceptions: dict[Platform, dict[str, JsonValue]] = Field(default_factory=dict)
+
+    @model_validator(mode="after")
+    def _exceptions_are_fields(self) -> Capabilities:
+        for platform, fields in self.exceptions.items():
+            if not fields or "exceptions" in fields:
+                raise ValueError(f"not an exception for {platform}: {fields}")
+            self.on(platform)
+        return self
+
+    def on(self, platform: str) -> Capabilities:
+        """Return what holds on one platform; it has no exceptions any more."""
+        changed = next((said for name, said in self.exceptions.items() if name == platform), {})
+        return Capabilities.model_validate(self.model_dump(exclude={"exceptions"}) | changed)
 
 
 class LaunchContext(Record):
@@ -149,7 +165,7 @@ class Harness(Protocol):
 
     @property
     def capabilities(self) -> Capabilities:
-        """What the harness can do."""
+        """What the harness can do; ``on`` says it for one platform."""
 
     def plan(self, ctx: LaunchContext) -> LaunchPlan:
         """Return how to launch the harness; the same context gives the same plan.

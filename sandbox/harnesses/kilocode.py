@@ -6,8 +6,6 @@ ignore lists): a plugin takes that back before any of it is used, and names the 
 request, which 7.0.33 does not. Skills are denied, since 7.0.33 takes those of the workdir. What
 cannot be switched off: an ``AGENTS.md`` or ``CLAUDE.md`` *below* the workdir is read when the model
 reads a file beside it. 7.0.33 puts a line break before the prompt.
-
-Kilo searches with ``rg`` and downloads one where PATH has none, so the runtime has one.
 """
 
 from __future__ import annotations
@@ -35,6 +33,7 @@ from sandbox.harnesses.opencode_launch import (
     plugin_code,
     pretend_installed,
     private_env,
+    search_path,
     shell_plugin,
 )
 from sandbox.harnesses.prompt import prompt_file, with_prompt
@@ -82,6 +81,8 @@ class KiloCode:
         project_instructions="nested",
         tools_see_key=False,
         slow_start_s=40.0,
+        # 7.0.33 has no limit for a request that gets no answer, and asks again for ever.
+        exceptions={"linux-x64-musl": {"request_deadline": False}},
     )
 
     def plan(self, ctx: LaunchContext) -> LaunchPlan:
@@ -90,12 +91,11 @@ class KiloCode:
         prompt = f"{session}/prompt"
         receipt = f"{session}/receipt/{RECEIPT}"
         environments = divide(ctx.task_env)
-        search = f"{ctx.prefix}/path:{environments.harness['PATH']}"
         return LaunchPlan(
             argv=with_prompt(_command(ctx), prompt),
             env={
                 **environments.harness,
-                "PATH": search,
+                "PATH": search_path(ctx, environments.harness["PATH"]),
                 **private_env(session),
                 **_settings(ctx),
             },

@@ -31,6 +31,14 @@ def private_env(session: str) -> dict[str, str]:
     }
 
 
+def search_path(ctx: LaunchContext, path: str) -> str:
+    """Return the harness's PATH: the runtime's own ``rg`` comes first.
+
+    The search tools run ``rg``, and download one where PATH has none.
+    """
+    return f"{ctx.prefix}/path:{path}"
+
+
 def config_text(ctx: LaunchContext, *, plugins: Sequence[str], permission: object) -> str:
     """Return the configuration: one provider, one model, nothing of the task or the network.
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 from pydantic import ValidationError
 
-from sandbox.harnesses.base import LaunchContext, LaunchPlan, PlannedFile
+from sandbox.harnesses.base import Capabilities, LaunchContext, LaunchPlan, PlannedFile
+from sandbox.harnesses.kilocode import KILOCODE
 from sandbox.harnesses.prompt import prompt_file, with_prompt
 
 GOOD: dict[str, object] = {
@@ -78,3 +79,29 @@ def test_the_prompt_travels_as_bytes_in_a_file() -> None:
     assert argv[:2] == ("/bin/sh", "-c")
     assert argv[-3:] == ("/s/prompt", "codex", "exec")
     assert prompt not in argv
+
+
+def test_what_is_otherwise_on_a_platform_holds_there_alone() -> None:
+    can = KILOCODE.capabilities
+    assert can.on("linux-x64-gnu").request_deadline
+    assert not can.on("linux-x64-musl").request_deadline
+    assert can.on("linux-x64-musl").exceptions == {}
+    others = can.model_dump(exclude={"exceptions", "request_deadline"})
+    assert can.on("linux-x64-musl").model_dump(include=set(others)) == others
+
+
+@pytest.mark.parametrize(
+    "exceptions",
+    [
+        {"linux-x64-musl": {}},
+        {"linux-x64-musl": {"request_dedline": False}},
+        {"linux-x64-musl": {"dialect": "morse"}},
+        {"linux-x64-musl": {"exceptions": {}}},
+        {"windows": {"request_deadline": False}},
+    ],
+    ids=str,
+)
+def test_an_exception_is_about_fields_and_platforms_that_there_are(exceptions: object) -> None:
+    fields = KILOCODE.capabilities.model_dump() | {"exceptions": exceptions}
+    with pytest.raises(ValidationError):
+        Capabilities.model_validate(fields)
