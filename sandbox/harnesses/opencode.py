@@ -21,6 +21,7 @@ from sandbox.harnesses.opencode_launch import (
     empty,
     pretend_installed,
     private_env,
+    search_path,
     shell_plugin,
 )
 from sandbox.harnesses.opencode_transcript import parse_opencode
@@ -66,7 +67,12 @@ class OpenCode:
         environments = divide(ctx.task_env)
         return LaunchPlan(
             argv=with_prompt(_command(ctx), prompt),
-            env={**environments.harness, **private_env(session), **_settings(ctx)},
+            env={
+                **environments.harness,
+                "PATH": search_path(ctx, environments.harness["PATH"]),
+                **private_env(session),
+                **_settings(ctx),
+            },
             files=(
                 prompt_file(prompt, ctx.prompt),
                 *shell_plugin(_plugin(session), tool_env=environments.tools, receipt=receipt),

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import posixpath
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -18,13 +18,14 @@ from sandbox.errors import IntegrityError, UsageError
 from sandbox.progress import Step
 from sandbox.runtimes.archive import members
 from sandbox.runtimes.artifacts import ArtifactPin
+from sandbox.runtimes.bytecode import bytecode_place, compile_sources
 from sandbox.runtimes.entries import ExecEntry, LinkEntry, launcher
 from sandbox.runtimes.layout import bin_links, content_place, is_bin, package_places
 from sandbox.runtimes.lock import LockedArtifact, LockedPackage
 from sandbox.runtimes.needing import needs_of
 from sandbox.runtimes.pins import INSTALLERS, Content, HarnessPin, Runtime, TreeContent
 from sandbox.runtimes.staging import Assembled, Staging
-from sandbox.runtimes.trees import TreePin
+from sandbox.runtimes.trees import PipTreePin, TreePin
 
 _SCHEMA = 1
 
@@ -56,8 +57,11 @@ def assemble(
     stage: Path,
     step: Step,
     groves: Mapping[str, Grove] | None = None,
+    python: Callable[[], Sequence[str]] | None = None,
 ) -> Assembled:
     """Write the bundle of ``runtime`` to ``out``; members pass through the folder ``stage``.
+
+    ``python`` gives the argv of the Python that makes bytecode, where a tree asks for it.
 
     Raises:
         UsageError: the pins ask for what the artifacts do not hold, or for one name twice.
@@ -69,6 +73,9 @@ def assemble(
             _take(staging, content, ingredients[content.artifact])
         for tree in runtime.tree:
             _plant(staging, tree, groves[tree.tree])
+        for tree in runtime.tree:
+            if tree.bytecode and python is not None:
+                _compile(staging, tree, groves[tree.tree].pin, python(), stage)
         _enter(staging, harness, runtime)
     except ValueError as error:
         raise UsageError(
@@ -132,6 +139,23 @@ def _plant(staging: Staging, content: TreeContent, grove: Grove) -> None:
             staging.add_link(content.put + link, target)
     for link, target in content.links.items():
         staging.add_link(content.put + link, target)
+
+
+def _compile(
+    staging: Staging, content: TreeContent, pin: TreePin, python: Sequence[str], stage: Path
+) -> None:
+    """Add the bytecode of every Python file below the tree's folder."""
+    assert isinstance(pin, PipTreePin)  # the pins say so
+    sources = [
+        (name, staged.path)
+        for name, staged in staging.entries.items()
+        if name.startswith(content.put) and name.endswith(".py") and staged.path is not None
+    ]
+    folder = stage / "bytecode"
+    folder.mkdir(exist_ok=True)
+    made = compile_sources(python, pin.python, sources, folder)
+    for name, path in made.items():
+        staging.add_file(bytecode_place(name, pin.python), path)
 
 
 def _enter(staging: Staging, harness: str, runtime: Runtime) -> None:

@@ -107,8 +107,8 @@ class RuntimeLibrary:
         return self._workshop.clients
 
     def pinned_npm(self) -> tuple[str, ...]:
-        """Return the argv of the pinned npm; see ``Workshop.pinned_npm``."""
-        return self._workshop.pinned_npm()
+        """Return the argv of the pinned npm; see ``Workshop.pinned_tool``."""
+        return self._workshop.pinned_tool("npm")
 
     def npm_at_hand(self) -> bool:
         """Whether npm can be asked at once, without fetching the pinned one first."""

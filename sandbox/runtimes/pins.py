@@ -79,9 +79,14 @@ class Content(_Placed):
 
 
 class TreeContent(_Placed):
-    """A whole dependency tree, below the folder ``put``."""
+    """A whole dependency tree, below the folder ``put``.
+
+    ``bytecode``: every Python file below ``put`` comes compiled, whatever brought it there; the
+    pinned tool ``python`` does that.
+    """
 
     tree: Name
+    bytecode: bool = False
 
     @model_validator(mode="after")
     def _a_folder(self) -> Self:
@@ -147,12 +152,16 @@ class HarnessPin(Said):
 
 
 class ToolPin(Said):
-    """A program that this side runs on its own ``platform``: ``program script ARG...``."""
+    """A program that this side runs on its own ``platform``: ``program [script] ARG...``.
+
+    ``within`` names the member, an archive itself, that holds it.
+    """
 
     platform: Platform
     artifact: Name
+    within: File | None = None
     program: File
-    script: File
+    script: File | None = None
 
 
 class Pins(Said):
@@ -174,6 +183,11 @@ class Pins(Said):
         trees = {tree.tree for runtime in self._runtimes() for tree in runtime.tree}
         if odd := sorted(trees ^ self.tree.keys()):
             raise ValueError(f"[tree.{odd[0]}] is used by nothing, or used and not there")
+        for one in (tree for runtime in self._runtimes() for tree in runtime.tree if tree.bytecode):
+            if self.tree[one.tree].client != "pip" or "python" not in self.tool:
+                raise ValueError(
+                    f"tree {one.tree}: bytecode needs a tree of pip and [[tool.python]]"
+                )
         for name, tools in self.tool.items():
             if len({tool.platform for tool in tools}) < len(tools):
                 raise ValueError(f"tool {name}: a platform is named twice")

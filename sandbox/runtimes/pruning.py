@@ -47,7 +47,11 @@ def runtime_shelves(store: Store, libraries: Sequence[RuntimeLibrary]) -> Iterat
         artifacts |= {*named.values(), *(Integrity.parse(one.integrity) for one in packages)}
         bundles |= {entry.sha256 for entry in library.entries()}
         for pinned in library.pins.tool.values():
-            tools |= {store.tool(named[one.artifact]) for one in pinned if one.artifact in named}
+            tools |= {
+                store.tool(named[one.artifact], one.within)
+                for one in pinned
+                if one.artifact in named
+            }
     proofs = {path for path in store.proofs().glob("*.json") if _bundle_of(path) in bundles}
     yield Shelf(
         folder=store.root / "artifacts", kind="artifact", needed={*map(store.artifact, artifacts)}

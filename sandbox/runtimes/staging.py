@@ -101,6 +101,11 @@ class Staging:
         sha256 = hashlib.sha256(data).hexdigest()
         self._add(name, Staged(executable, len(data), sha256, data=data))
 
+    def add_file(self, name: str, path: Path) -> None:
+        """Add a file that lies in the staging folder already."""
+        sha256 = hash_file(path, "sha256")
+        self._add(name, Staged(size=path.stat().st_size, sha256=sha256, path=path))
+
     def check_links(self) -> None:
         """Raise ``ValueError`` when a link leads nowhere in the bundle."""
         reachable = self.entries.keys() | ustar.folders_of(self.entries)

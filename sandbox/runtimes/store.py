@@ -10,6 +10,7 @@ figures still has the bytes that were hashed. Decay of the disk below the kernel
 
 from __future__ import annotations
 
+import hashlib
 import json
 from dataclasses import dataclass
 from pathlib import Path
@@ -46,9 +47,10 @@ class Store:
         """Return the folder of proofs that a program said its version (``proofs.py``)."""
         return self.root / "proofs"
 
-    def tool(self, integrity: Integrity) -> Path:
-        """Return the folder into which a tool's artifact is unpacked."""
-        return self.root / "tools" / f"{integrity.algorithm}-{integrity.hexdigest[:32]}"
+    def tool(self, integrity: Integrity, within: str | None = None) -> Path:
+        """Return the folder into which a tool's artifact, or an archive in it, is unpacked."""
+        part = f"-{hashlib.sha256(within.encode()).hexdigest()[:8]}" if within else ""
+        return self.root / "tools" / f"{integrity.algorithm}-{integrity.hexdigest[:32]}{part}"
 
     def holds(
         self, path: Path, integrity: Integrity, *, size: int | None, rehash: bool = False

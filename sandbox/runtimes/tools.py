@@ -38,7 +38,7 @@ def tool_for(pins: Pins, name: str, host: str) -> ToolPin:
 
 def tool_at_hand(tool: ToolPin, artifact: LockedArtifact, store: Store) -> bool:
     """Whether the tool is unpacked in the store already."""
-    return (store.tool(Integrity.parse(artifact.integrity)) / tool.program).is_file()
+    return (_folder(tool, artifact, store) / tool.program).is_file()
 
 
 def ensure_tool(
@@ -58,19 +58,24 @@ def ensure_tool(
         fetch: gives the artifact's verified file.
         progress: told about it.
     """
-    folder = store.tool(Integrity.parse(artifact.integrity))
+    folder = _folder(tool, artifact, store)
     with locked(folder):
         if not folder.is_dir():
             what = f"{artifact.name} {artifact.version}"
             wheel = fetch(artifact)
             with progress.step(f"unpacking {what}"), published(folder) as fresh:
-                _unpack(wheel, fresh, what)
+                _unpack(wheel, fresh, what, tool.within)
                 (fresh / tool.program).chmod(0o755)
-    return str(folder / tool.program), str(folder / tool.script)
+    program = str(folder / tool.program)
+    return (program, str(folder / tool.script)) if tool.script else (program,)
 
 
-def _unpack(archive: Path, folder: Path, what: str) -> None:
-    with members(archive, what=what) as found:
+def _folder(tool: ToolPin, artifact: LockedArtifact, store: Store) -> Path:
+    return store.tool(Integrity.parse(artifact.integrity), tool.within)
+
+
+def _unpack(archive: Path, folder: Path, what: str, within: str | None) -> None:
+    with members(archive, what=what, within=within) as found:
         for member in found:
             path = folder / member.name
             path.parent.mkdir(parents=True, exist_ok=True)

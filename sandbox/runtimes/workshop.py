@@ -7,6 +7,7 @@ import shutil
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -62,7 +63,8 @@ class Workshop:
     ) -> None:
         self.pins, self.store, self.progress = pins, store, progress
         env = dict(os.environ if env is None else env)
-        self.clients = Sources(npm or self.pinned_npm, pip=Pip(env=env), apt=Apt(env=env), env=env)
+        npm = npm or partial(self.pinned_tool, "npm")
+        self.clients = Sources(npm, pip=Pip(env=env), apt=Apt(env=env), env=env)
         self._known = known
         self._fetcher = Fetcher(store, sources or self.clients.by_client())
         self._forester = Forester(self._fetcher, self.clients.pip, progress)
@@ -97,9 +99,9 @@ class Workshop:
         pin, platforms = self.pins.tree[name], self.pins.platforms_of_tree(name)
         return self._forester.resolve(name, pin, platforms, self.source_of(name))
 
-    def pinned_npm(self) -> tuple[str, ...]:
-        """Return the argv of the pinned npm, fetched and unpacked if need be."""
-        tool = tool_for(self.pins, "npm", host_platform())
+    def pinned_tool(self, name: str) -> tuple[str, ...]:
+        """Return the argv of a pinned tool, fetched and unpacked if need be."""
+        tool = tool_for(self.pins, name, host_platform())
         artifact = self._known().get(tool.artifact) or self.resolve(tool.artifact)
         return ensure_tool(
             tool, artifact, store=self.store, fetch=self.fetch, progress=self.progress
@@ -151,7 +153,15 @@ class Workshop:
             if expect:
                 step.total(2 * expect.size)  # every byte is unpacked, then packed
             made = assemble(
-                harness, pin, runtime, ingredients, out, groves=groves, stage=stage, step=step
+                harness,
+                pin,
+                runtime,
+                ingredients,
+                out,
+                groves=groves,
+                python=lambda: self.pinned_tool("python"),
+                stage=stage,
+                step=step,
             )
             if expect:
                 check_assembled(made, size=expect.size, sha256=expect.sha256, what=label)

@@ -94,7 +94,8 @@ class TestEvery:
     def test_the_image_does_not_change_the_harness(self, harness: Harness) -> None:
         env = harness.plan(context()).env
         assert env["LANG"] == "de_DE.UTF-8"
-        assert env["PATH"] == TASK_ENV["PATH"]
+        own = "/opt/agent/prefix/path:" if harness is OPENCODE else ""  # its rg
+        assert env["PATH"] == own + TASK_ENV["PATH"]
         assert "the task's own" not in env.values()
         for name in ("LD_PRELOAD", "OPENAI_API_KEY", "OPENCODE_PURE", "PWD", "http_proxy"):
             assert name not in env

@@ -277,6 +277,7 @@ def test_platforms_of_one_bundle_must_get_the_same_packages(room: Room) -> None:
     [
         ("[tree.tool]", "[tree.other]", "tree.other"),
         ('put = "app/"', 'put = "app"', "must be a folder"),
+        ('put = "app/"', 'put = "app/"\nbytecode = true', "bytecode needs a tree of pip"),
         ('source = "tool/', 'source = "../tool/', "tree.tool"),
         ('client = "npm"\nsource', 'client = "cargo"\nsource', "tree.tool"),
     ],
