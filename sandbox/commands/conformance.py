@@ -30,9 +30,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--jobs",
         type=int,
-        default=(os.cpu_count() or 1) + 1,
+        default=2 * (os.cpu_count() or 1),
         metavar="N",
-        help="cells at a time (default: one more than cores, since cells wait a lot)",
+        help="cells at a time (default: twice the cores, since half of them may only wait)",
     )
     parser.add_argument(
         "--output",

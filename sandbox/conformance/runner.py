@@ -5,7 +5,8 @@ from __future__ import annotations
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from importlib.metadata import version
@@ -18,6 +19,7 @@ from sandbox.conformance.world import World
 from sandbox.errors import Interrupted
 from sandbox.evidence.cell import CellRecord, RunRecord
 from sandbox.evidence.folder import write_run
+from sandbox.harnesses.base import Harness
 
 RunCell = Callable[[CellSpec, World], CellRecord]
 
@@ -30,7 +32,7 @@ def run_plan(
     jobs: int,
     run: RunCell = run_cell,
 ) -> None:
-    """Run every cell of the plan; ``jobs`` at a time.
+    """Run every cell of the plan; ``jobs`` at a time, half of them cells that wait (``Queue``).
 
     Ctrl-C or TERM once ends the cells that run, each with its sandbox removed and its folder
     written; a second one ends the process at once, and the next start sweeps.
@@ -50,7 +52,7 @@ def run_plan(
         step.total(len(plan))
         pool = ThreadPoolExecutor(max_workers=jobs, thread_name_prefix="cell")
         try:
-            for finished in _finished(pool, plan, world, run):
+            for finished in _finished(pool, plan, world, run, jobs=jobs):
                 step.advance(1)
                 world.progress.say(_line(finished.result()))
         finally:
@@ -64,22 +66,62 @@ def run_plan(
 
 
 def _finished(
-    pool: ThreadPoolExecutor, plan: Sequence[CellSpec], world: World, run: RunCell
+    pool: ThreadPoolExecutor,
+    plan: Sequence[CellSpec],
+    world: World,
+    run: RunCell,
+    *,
+    jobs: int,
 ) -> Iterator[Future[CellRecord]]:
     """Yield the cells as they end; none is begun after a cancel."""
-    longest_first = sorted(plan, key=_least_seconds, reverse=True)
-    waiting: set[Future[CellRecord]] = {pool.submit(run, cell, world) for cell in longest_first}
-    while waiting:
-        done, waiting = wait(waiting, timeout=0.2, return_when=FIRST_COMPLETED)
-        yield from done
-        if world.cancel.is_set():
-            waiting = {future for future in waiting if not future.cancel()}
+    queue = Queue(plan, world.harnesses, jobs=jobs)
+    running: dict[Future[CellRecord], CellSpec] = {}
+    while True:
+        while not world.cancel.is_set() and len(running) < jobs:
+            cell = queue.next(running.values())
+            if cell is None:
+                break
+            running[pool.submit(run, cell, world)] = cell
+        if not running:
+            return
+        done, _ = wait(running, timeout=0.2, return_when=FIRST_COMPLETED)
+        for future in done:
+            del running[future]
+            yield future
 
 
-def _least_seconds(cell: CellSpec) -> float:
-    """Return what a cell takes at least: its whole deadline when that must expire."""
-    scenario = SCENARIOS[cell.scenario]
-    return scenario.deadline_s if scenario.expectation.timed_out else 0.0
+class Queue:
+    """The order of a plan's cells: the longest first, and those that wait beside those that work.
+
+    A cell whose deadline must expire takes that long on any machine and leaves the processors idle
+    meanwhile. At most half of the jobs are such cells while there are others, so that the rest of
+    the plan is done beside them.
+    """
+
+    def __init__(
+        self, plan: Sequence[CellSpec], harnesses: Mapping[str, Harness], *, jobs: int
+    ) -> None:
+        self._most_waiting = max(1, jobs // 2)
+        ordered = sorted(plan, key=lambda cell: _weight(cell, harnesses), reverse=True)
+        self._waiting = deque(cell for cell in ordered if _waits(cell))
+        self._working = deque(cell for cell in ordered if not _waits(cell))
+
+    def next(self, running: Iterable[CellSpec]) -> CellSpec | None:
+        """Take the cell to begin beside those that run; None when none is left."""
+        full = sum(_waits(cell) for cell in running) >= self._most_waiting
+        if self._waiting and not (full and self._working):
+            return self._waiting.popleft()
+        return self._working.popleft() if self._working else None
+
+
+def _waits(cell: CellSpec) -> bool:
+    return SCENARIOS[cell.scenario].expectation.timed_out
+
+
+def _weight(cell: CellSpec, harnesses: Mapping[str, Harness]) -> float:
+    """Return what a cell may take beyond the others, in seconds: its harness's start."""
+    harness = harnesses.get(cell.harness)
+    return 0.0 if harness is None else harness.capabilities.slow_start_s
 
 
 @contextmanager
