@@ -4,18 +4,10 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from dataclasses import dataclass, field
 
 from pydantic import JsonValue
 
-from sandbox.evidence.records import (
-    ContextCompaction,
-    ConversationItem,
-    Gap,
-    MessageItem,
-    ModelCallRef,
-    ReasoningItem,
-)
+from sandbox.evidence.records import ContextCompaction, MessageItem, ReasoningItem
 from sandbox.harnesses.base import NativeContext
 from sandbox.harnesses.claude_code_rows import Message, Row, Transcript
 from sandbox.harnesses.claude_code_tools import (
@@ -25,9 +17,9 @@ from sandbox.harnesses.claude_code_tools import (
     ToolResult,
     ToolUse,
     tool_request,
-    tool_result,
 )
-from sandbox.harnesses.native import DUPLICATE_TOOL_CALL, TOOL_RESULT_UNOWNED, short
+from sandbox.harnesses.native import DUPLICATE_TOOL_CALL, TOOL_RESULT_UNOWNED
+from sandbox.harnesses.story import Story as ThreadStory
 
 _NOTICE = "task-notification"
 _OF_NOTICE = {
@@ -36,48 +28,12 @@ _OF_NOTICE = {
 }
 
 
-@dataclass
-class Story:
-    """What one transcript says.
-
-    ``answer`` is the last one; ``goes_on``: there was more to do after it.
-    """
-
-    invocation_id: str
-    context: NativeContext
-    calls: dict[str, CallRecord] = field(default_factory=dict)
-    entries: list[ConversationItem | str] = field(default_factory=list)
-    model_calls: list[ModelCallRef] = field(default_factory=list)
-    compactions: list[ContextCompaction] = field(default_factory=list)
-    gaps: list[Gap] = field(default_factory=list)
-    answer: Row | None = None
-    goes_on: bool = False
-    first_at: float | None = None
-    last_at: float | None = None
-
-    @property
-    def duration_ms(self) -> float | None:
-        """From the first question to the last row."""
-        if self.first_at is None or self.last_at is None:
-            return None
-        return round(max(0.0, self.last_at - self.first_at) * 1000, 3)
-
-    def gap(self, code: str, detail: str) -> None:
-        """Add a gap of this thread."""
-        self.gaps.append(Gap(code=code, invocation_id=self.invocation_id, detail=short(detail)))
-
-    def conversation(self) -> tuple[ConversationItem, ...]:
-        """Return the conversation; an entry that is a call id stands for that call's result."""
-        items = (
-            tool_result(self.calls[entry]) if isinstance(entry, str) else entry
-            for entry in self.entries
-        )
-        return tuple(item for item in items if item is not None)
+Story = ThreadStory[CallRecord, Row]
 
 
 def read_story(transcript: Transcript, invocation_id: str, context: NativeContext) -> Story:
     """Collect a thread's facts; a row that cannot be understood is a gap."""
-    story = Story(invocation_id=invocation_id, context=context)
+    story = Story(invocation_id, context)
     for row in transcript.rows:
         if row.type == "assistant" and row.message is not None:
             _take_answer(story, transcript, row, row.message)
@@ -88,17 +44,14 @@ def read_story(transcript: Transcript, invocation_id: str, context: NativeContex
         elif row.type != "system":
             transcript.complain(row.number, f"{row.type}: no message")
     _count_calls(story, transcript)
-    own = [gap.model_copy(update={"invocation_id": invocation_id}) for gap in transcript.gaps]
-    story.gaps = [*own, *story.gaps]
+    story.own(transcript.gaps)
     return story
 
 
 def _take_answer(story: Story, transcript: Transcript, row: Row, message: Message) -> None:
     story.answer, story.goes_on, story.last_at = row, False, row.at
-    if message.id is not None and not row.synthetic:
-        ref = ModelCallRef(model_ref=story.context.model_ref, response_id=message.id)
-        if ref not in story.model_calls:
-            story.model_calls.append(ref)
+    if not row.synthetic:
+        story.answered(message.id)
     for block in message.blocks:
         kind = block.get("type")
         if kind == "text" and block.get("text") and not row.synthetic:

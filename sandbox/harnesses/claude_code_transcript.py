@@ -14,7 +14,7 @@ from sandbox.harnesses.base import NativeContext
 from sandbox.harnesses.claude_code_rows import read_transcript
 from sandbox.harnesses.claude_code_stdout import Outcome, StdoutFacts, api_error, read_stdout
 from sandbox.harnesses.claude_code_story import Story, read_story
-from sandbox.harnesses.claude_code_tools import SHELL, ran, tool_call
+from sandbox.harnesses.claude_code_tools import SHELL, ran, tool_call, tool_result
 from sandbox.harnesses.native import (
     OUTCOME_UNAVAILABLE,
     TRANSCRIPT_UNAVAILABLE,
@@ -102,7 +102,7 @@ def _invocation(
         duration_ms=None if status is InvocationStatus.UNKNOWN else story.duration_ms,
         error_type=error_type,
         model_calls=tuple(story.model_calls),
-        conversation=story.conversation(),
+        conversation=story.conversation(tool_result),
     )
 
 

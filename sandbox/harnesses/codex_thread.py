@@ -8,8 +8,6 @@ from dataclasses import dataclass, field
 
 from sandbox.evidence.records import (
     ContextCompaction,
-    ConversationItem,
-    Gap,
     MessageItem,
     ModelCallRef,
     ReasoningItem,
@@ -33,8 +31,9 @@ from sandbox.harnesses.codex_rollout import (
     TokenUsage,
     TurnAborted,
 )
-from sandbox.harnesses.codex_tools import CallRecord, tool_result
+from sandbox.harnesses.codex_tools import CallRecord
 from sandbox.harnesses.native import DUPLICATE_TOOL_CALL, TOOL_RESULT_UNOWNED
+from sandbox.harnesses.story import Thread as WalkedThread
 
 COUNTS_UNAVAILABLE = "compaction_token_counts_unavailable"
 _ID_IN_NAME = re.compile(r"([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})\.jsonl$")
@@ -43,32 +42,13 @@ _TEXT = {"UserMessage", "AgentMessage", "Reasoning", "Plan", "HookPrompt", "Cont
 
 
 @dataclass
-class Thread:
+class Thread(WalkedThread[CallRecord]):
     """What one rollout file says; ``spawned`` maps a subagent's thread to the call that made it."""
 
-    invocation_id: str
-    context: NativeContext
     parent_id: str | None = None
-    calls: dict[str, CallRecord] = field(default_factory=dict)
     spawned: dict[str, str] = field(default_factory=dict)
-    model_calls: list[ModelCallRef] = field(default_factory=list)
-    compactions: list[ContextCompaction] = field(default_factory=list)
     outcome: Outcome | None = None
-    gaps: list[Gap] = field(default_factory=list)
-    entries: list[ConversationItem | str] = field(default_factory=list)
     total_tokens: int | None = None
-
-    def conversation(self) -> tuple[ConversationItem, ...]:
-        """Return the conversation; an entry that is a call id stands for that call's result."""
-        results = (
-            tool_result(self.calls[entry]) if isinstance(entry, str) else entry
-            for entry in self.entries
-        )
-        return tuple(item for item in results if item is not None)
-
-    def gap(self, code: str, detail: str) -> None:
-        """Add a gap of this thread."""
-        self.gaps.append(Gap(code=code, invocation_id=self.invocation_id, detail=detail))
 
 
 def read_thread(rollout: Rollout, context: NativeContext) -> Thread:
@@ -81,10 +61,7 @@ def read_thread(rollout: Rollout, context: NativeContext) -> Thread:
     for line in rollout.lines:
         if _kind(line) == "event_msg/item_completed":
             _take_item(thread, rollout.read(line, ItemCompleted))
-    thread.gaps = [
-        *(gap.model_copy(update={"invocation_id": thread.invocation_id}) for gap in rollout.gaps),
-        *thread.gaps,
-    ]
+    thread.own(rollout.gaps)
     return thread
 
 
@@ -170,11 +147,7 @@ def _take_item(thread: Thread, done: ItemCompleted | None) -> None:
 def _take_usage(thread: Thread, usage: TokenUsage, _: Line) -> None:
     total = usage.usage.get("total_tokens")
     thread.total_tokens = total if isinstance(total, int) else None
-    if usage.response_id is None:
-        return
-    ref = ModelCallRef(model_ref=thread.context.model_ref, response_id=usage.response_id)
-    if ref not in thread.model_calls:
-        thread.model_calls.append(ref)
+    thread.answered(usage.response_id)
 
 
 def _take_compaction(thread: Thread, compacted: Compacted, line: Line) -> None:

@@ -22,7 +22,7 @@ from sandbox.harnesses.codex_outcome import Outcome, incomplete_or_failed
 from sandbox.harnesses.codex_rollout import read_rollout
 from sandbox.harnesses.codex_stdout import StdoutFacts, read_stdout
 from sandbox.harnesses.codex_thread import Thread, read_thread
-from sandbox.harnesses.codex_tools import tool_call
+from sandbox.harnesses.codex_tools import tool_call, tool_result
 from sandbox.harnesses.native import OUTCOME_UNAVAILABLE, TRANSCRIPT_UNAVAILABLE, find_files
 
 SOURCE = "codex"
@@ -67,7 +67,7 @@ def _invocation(thread: Thread, outcome: Outcome, spawned_by: str | None) -> Age
         duration_ms=outcome.duration_ms,
         error_type=outcome.error_type,
         model_calls=tuple(thread.model_calls),
-        conversation=thread.conversation(),
+        conversation=thread.conversation(tool_result),
     )
 
 

@@ -1,32 +1,22 @@
-"""Reads Hermes' SQLite database from a copy: the evidence itself is never opened.
+"""Reads Hermes' SQLite database, from a copy.
 
-The database is in WAL mode, and a killed harness leaves most of it in ``-wal``. Opening a database
-writes to it, so both files are copied first. Its full-text indexes are never touched: SQLite may
-lack that extension here.
+Its full-text indexes are never touched: SQLite may lack that extension here.
 """
 
 from __future__ import annotations
 
-import shutil
 import sqlite3
-import tempfile
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
-from itertools import count
 from pathlib import Path
 from typing import Annotated, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
 from sandbox.evidence.records import Gap
 from sandbox.harnesses.native import json_value, unparseable
+from sandbox.harnesses.sqlite_copy import MOST_STEPS, add_row, opened_copy
 
 Seconds = Annotated[float, Field(ge=0, le=1e12, allow_inf_nan=False)]
-
-_STEP = 100_000
-_MOST_STEPS = 1_000  # 10**8 instructions: a million rows, or two seconds
-_SUFFIXES = ("", "-wal")  # SQLite makes -shm again, and a stale one would only mislead it
 
 
 class Row(BaseModel):
@@ -89,7 +79,7 @@ class Database:
     gaps: list[Gap] = field(default_factory=list)
 
 
-def read_database(path: Path, *, most_steps: int = _MOST_STEPS) -> Database:
+def read_database(path: Path, *, most_steps: int = MOST_STEPS) -> Database:
     """Read a database; what cannot be read is a gap, never an error.
 
     Args:
@@ -97,34 +87,13 @@ def read_database(path: Path, *, most_steps: int = _MOST_STEPS) -> Database:
         most_steps: give up after so many times 100,000 instructions.
     """
     found = Database()
-    with _copied(path) as copy:
-        try:
-            with closing(sqlite3.connect(f"{copy.as_uri()}?mode=rw", uri=True)) as connection:
-                _distrust(connection, most_steps)
-                _read(connection, found, "sessions", SessionRow, found.sessions)
-                _read(connection, found, "messages", MessageRow, found.messages)
-        except sqlite3.Error as error:
-            found.gaps.append(unparseable(f"{path.name}: {error}"))
+    try:
+        with opened_copy(path, most_steps=most_steps) as connection:
+            _read(connection, found, "sessions", SessionRow, found.sessions)
+            _read(connection, found, "messages", MessageRow, found.messages)
+    except sqlite3.Error as error:
+        found.gaps.append(unparseable(f"{path.name}: {error}"))
     return found
-
-
-@contextmanager
-def _copied(path: Path) -> Iterator[Path]:
-    with tempfile.TemporaryDirectory(prefix="sandbox-sqlite-") as folder:
-        copy = Path(folder) / "copy.db"
-        for suffix in _SUFFIXES:
-            source = path.with_name(path.name + suffix)
-            if source.is_file() and not source.is_symlink():
-                shutil.copyfile(source, copy.with_name(copy.name + suffix))
-        yield copy
-
-
-def _distrust(connection: sqlite3.Connection, most_steps: int) -> None:
-    """Keep a database that a tool wrote from running code or running for ever."""
-    steps = count()
-    connection.set_progress_handler(lambda: next(steps) >= most_steps, _STEP)
-    connection.execute("PRAGMA trusted_schema = OFF")
-    connection.text_factory = lambda raw: raw.decode("utf-8", "replace")
 
 
 def _read(
@@ -135,18 +104,7 @@ def _read(
     query = f'SELECT {", ".join(columns)} FROM "{table}" ORDER BY rowid'  # noqa: S608
     try:
         for values in connection.execute(query):
-            _add(found, rows, model, table, dict(zip(columns, values, strict=True)))
+            row = dict(zip(columns, values, strict=True))
+            add_row(rows, found.gaps, model, f"{table} {row['id']}", row)
     except sqlite3.Error as error:
         found.gaps.append(unparseable(f"table {table}: {error}"))
-
-
-def _add(
-    found: Database, rows: list[RowT], model: type[RowT], table: str, values: dict[str, object]
-) -> None:
-    try:
-        rows.append(model.model_validate(values))
-    except ValidationError as error:
-        problem = error.errors(include_url=False, include_input=False)[0]
-        place = ".".join(map(str, problem["loc"]))
-        where = f"{table} {values.get('id')}"
-        found.gaps.append(unparseable(f"{where}: {place}: {problem['msg']}"))

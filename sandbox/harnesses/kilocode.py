@@ -26,13 +26,12 @@ from sandbox.harnesses.environment import divide
 from sandbox.harnesses.kilocode_transcript import parse_kilocode
 from sandbox.harnesses.opencode_launch import (
     KEY_VARIABLE,
-    PROVIDER,
-    TITLE,
     config_text,
     empty,
     plugin_code,
     pretend_installed,
     private_env,
+    run_command,
     search_path,
     shell_plugin,
 )
@@ -92,7 +91,7 @@ class KiloCode:
         receipt = f"{session}/receipt/{RECEIPT}"
         environments = divide(ctx.task_env)
         return LaunchPlan(
-            argv=with_prompt(_command(ctx), prompt),
+            argv=with_prompt(run_command(ctx, "kilocode", "--auto"), prompt),
             env={
                 **environments.harness,
                 "PATH": search_path(ctx, environments.harness["PATH"]),
@@ -116,22 +115,6 @@ class KiloCode:
         """Return what the database says, and stdout where there is none."""
         del context  # Kilo names no call of the model server
         return parse_kilocode(native, database=DATABASE, receipt=RECEIPT)
-
-
-def _command(ctx: LaunchContext) -> tuple[str, ...]:
-    return (
-        f"{ctx.prefix}/bin/kilocode",
-        "run",
-        "--auto",
-        "--format",
-        "json",
-        "--title",
-        TITLE,
-        "--model",
-        f"{PROVIDER}/{ctx.model}",
-        "--dir",
-        ctx.workdir,
-    )
 
 
 def _settings(ctx: LaunchContext) -> dict[str, str]:

@@ -13,15 +13,10 @@ its successors lose, so the event that the reader looks for is made of it.
 from __future__ import annotations
 
 import contextlib
-import shutil
 import sqlite3
-from contextlib import closing
-from itertools import count
 from pathlib import Path
 
-_SUFFIXES = ("", "-wal")
-_STEP = 100_000
-_MOST_STEPS = 1_000
+from sandbox.harnesses.sqlite_copy import copy_database, distrusting
 
 _STRIKE = "DELETE FROM sqlite_master WHERE type = 'index' AND sql LIKE '%json_%'"
 _HAS_EVENTS = "SELECT 1 FROM sqlite_master WHERE name = 'event'"
@@ -42,17 +37,14 @@ def copy_for_reader(path: Path, copy: Path) -> None:
 
     What cannot be brought into it is left as it is: the reader tells what it cannot read.
     """
-    for suffix in _SUFFIXES:
-        source = path.with_name(path.name + suffix)
-        if source.is_file() and not source.is_symlink():
-            shutil.copyfile(source, copy.with_name(copy.name + suffix))
+    copy_database(path, copy)
     with contextlib.suppress(sqlite3.Error):
         _strike_indexes(copy)
         _add_events(copy)
 
 
 def _strike_indexes(copy: Path) -> None:
-    with closing(_distrusting(copy)) as connection:
+    with distrusting(copy) as connection:
         # Opens what is there beside an object that cannot be loaded.
         connection.execute("PRAGMA writable_schema = ON")
         connection.execute(_STRIKE)
@@ -60,15 +52,7 @@ def _strike_indexes(copy: Path) -> None:
 
 
 def _add_events(copy: Path) -> None:
-    with closing(_distrusting(copy)) as connection:
+    with distrusting(copy) as connection:
         if connection.execute(_HAS_EVENTS).fetchone() is None:
             connection.execute(_EVENTS)
             connection.commit()
-
-
-def _distrusting(copy: Path) -> sqlite3.Connection:
-    connection = sqlite3.connect(f"{copy.as_uri()}?mode=rw", uri=True)
-    steps = count()
-    connection.set_progress_handler(lambda: next(steps) >= _MOST_STEPS, _STEP)
-    connection.execute("PRAGMA trusted_schema = OFF")
-    return connection

@@ -11,11 +11,9 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Collection, Iterator, Mapping
-from pathlib import Path, PurePosixPath
+from pathlib import PurePosixPath
 
-from sandbox.evidence.records import Gap
 from sandbox.harnesses.base import PlannedFile
-from sandbox.harnesses.native import ARTIFACT_UNAVAILABLE, find_files
 
 _MODE = 0o700
 _SHELLS = {"ash", "bash", "dash", "ksh", "mksh", "sh", "zsh"}  # those that take -c as sh does
@@ -96,21 +94,3 @@ def _odd_names(tool_env: Mapping[str, str]) -> str:
 def _shell(tool_env: Mapping[str, str]) -> str:
     named = tool_env.get("SHELL", "")
     return named if PurePosixPath(named).name in _SHELLS and named.startswith("/") else "/bin/sh"
-
-
-def shell_gaps(native: Path, receipt: str, *, ran: int) -> tuple[Gap, ...]:
-    """Return a gap when more shells ran than the receipt counts.
-
-    Args:
-        native: the folder with the evidence.
-        receipt: the receipt's file name.
-        ran: the number of shells of which the harness recorded something.
-    """
-    started = sum(path.read_bytes().count(b"\n") for path in find_files(native, receipt))
-    if started >= ran:
-        return ()
-    detail = (
-        f"{ran} shells ran and {started} have a receipt: the others may have seen the harness's "
-        "environment"
-    )
-    return (Gap(code=ARTIFACT_UNAVAILABLE, detail=detail),)

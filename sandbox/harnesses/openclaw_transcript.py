@@ -19,10 +19,10 @@ from sandbox.evidence.records import (
 from sandbox.harnesses.base import NativeContext
 from sandbox.harnesses.native import OUTCOME_UNAVAILABLE, TRANSCRIPT_UNAVAILABLE, find_files
 from sandbox.harnesses.openclaw_session import read_session
-from sandbox.harnesses.openclaw_shell import shell_gaps
 from sandbox.harnesses.openclaw_store import Index, LastWords, Outcome, read_index, read_last_words
 from sandbox.harnesses.openclaw_story import UNNAMED, Story
 from sandbox.harnesses.openclaw_tools import details_of, ran_in_a_shell, tool_call
+from sandbox.harnesses.task_shell import shell_gaps
 
 SOURCE = "openclaw"
 PARENT_UNAVAILABLE = "subagent_parent_unavailable"

@@ -15,12 +15,11 @@ from sandbox.harnesses.base import Capabilities, LaunchContext, LaunchPlan, Nati
 from sandbox.harnesses.environment import divide
 from sandbox.harnesses.opencode_launch import (
     KEY_VARIABLE,
-    PROVIDER,
-    TITLE,
     config_text,
     empty,
     pretend_installed,
     private_env,
+    run_command,
     search_path,
     shell_plugin,
 )
@@ -66,7 +65,7 @@ class OpenCode:
         receipt = f"{session}/receipt/{RECEIPT}"
         environments = divide(ctx.task_env)
         return LaunchPlan(
-            argv=with_prompt(_command(ctx), prompt),
+            argv=with_prompt(run_command(ctx, "opencode"), prompt),
             env={
                 **environments.harness,
                 "PATH": search_path(ctx, environments.harness["PATH"]),
@@ -90,21 +89,6 @@ class OpenCode:
 
 
 _FOLDERS = ("home", "data", "state", "cache", "scratch", "managed", "db", "receipt")
-
-
-def _command(ctx: LaunchContext) -> tuple[str, ...]:
-    return (
-        f"{ctx.prefix}/bin/opencode",
-        "run",
-        "--format",
-        "json",
-        "--title",
-        TITLE,
-        "--model",
-        f"{PROVIDER}/{ctx.model}",
-        "--dir",
-        ctx.workdir,
-    )
 
 
 def _settings(ctx: LaunchContext) -> dict[str, str]:

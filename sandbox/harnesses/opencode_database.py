@@ -1,31 +1,20 @@
-"""Reads OpenCode's SQLite database from a copy: the evidence itself is never opened.
-
-The database is in WAL mode, and a killed harness leaves most of it in ``-wal``. Opening a database
-writes to it (the log is applied, ``-shm`` is made), so the files are copied first, together.
-"""
+"""Reads OpenCode's SQLite database, from a copy."""
 
 from __future__ import annotations
 
-import shutil
 import sqlite3
-import tempfile
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
-from itertools import count
 from pathlib import Path
 from typing import Annotated, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
 from sandbox.evidence.records import Gap
 from sandbox.harnesses.native import json_value, seconds, unparseable
+from sandbox.harnesses.sqlite_copy import MOST_STEPS, add_row, opened_copy
 
 Milliseconds = Annotated[float, Field(ge=0, le=1e15, allow_inf_nan=False)]
-
-_STEP = 100_000
-_MOST_STEPS = 1_000  # 10**8 instructions: a million rows, or two seconds
-_SUFFIXES = ("", "-wal")  # SQLite makes -shm again, and a stale one would only mislead it
 
 
 class Part(BaseModel):
@@ -95,7 +84,7 @@ class Database:
     gaps: list[Gap] = field(default_factory=list)
 
 
-def read_database(path: Path, *, most_steps: int = _MOST_STEPS) -> Database:
+def read_database(path: Path, *, most_steps: int = MOST_STEPS) -> Database:
     """Read a database; what cannot be read is a gap, never an error.
 
     Args:
@@ -103,42 +92,17 @@ def read_database(path: Path, *, most_steps: int = _MOST_STEPS) -> Database:
         most_steps: give up after so many times 100,000 instructions.
     """
     found = Database()
-    with _copied(path) as copy:
-        try:
-            with closing(sqlite3.connect(f"{copy.as_uri()}?mode=rw", uri=True)) as connection:
-                _distrust(connection, most_steps)
-                _read(connection, found)
-        except sqlite3.Error as error:
-            found.gaps.append(unparseable(f"{path.name}: {error}"))
+    try:
+        with opened_copy(path, most_steps=most_steps) as connection:
+            _read(connection, found)
+    except sqlite3.Error as error:
+        found.gaps.append(unparseable(f"{path.name}: {error}"))
     return found
-
-
-@contextmanager
-def _copied(path: Path) -> Iterator[Path]:
-    with tempfile.TemporaryDirectory(prefix="sandbox-sqlite-") as folder:
-        copy = Path(folder) / "copy.db"
-        for suffix in _SUFFIXES:
-            source = path.with_name(path.name + suffix)
-            if source.is_file() and not source.is_symlink():
-                shutil.copyfile(source, copy.with_name(copy.name + suffix))
-        yield copy
-
-
-def _distrust(connection: sqlite3.Connection, most_steps: int) -> None:
-    """Keep a database that a tool wrote from running code or running for ever."""
-    steps = count()
-    connection.set_progress_handler(lambda: next(steps) >= most_steps, _STEP)
-    connection.execute("PRAGMA trusted_schema = OFF")
-    connection.text_factory = _text
-
-
-def _text(raw: bytes) -> str:
-    return raw.decode("utf-8", "replace")
 
 
 def _read(connection: sqlite3.Connection, found: Database) -> None:
     for values in _rows(connection, found, "session", ("id", "parent_id", "time_created")):
-        _add(found, found.sessions, SessionRow, f"session {values['id']}", values)
+        add_row(found.sessions, found.gaps, SessionRow, f"session {values['id']}", values)
     for values in _rows(connection, found, "message", ("id", "session_id", "data")):
         _add_data(found, found.messages, MessageRow, "message", values)
     for values in _rows(connection, found, "part", ("id", "message_id", "session_id", "data")):
@@ -176,18 +140,7 @@ def _add_data(
     if not isinstance(facts, dict):
         found.gaps.append(unparseable(f"{where}: not a JSON object"))
         return
-    _add(found, rows, model, where, {**facts, **values})
-
-
-def _add(
-    found: Database, rows: list[RowT], model: type[RowT], where: str, values: dict[str, JsonValue]
-) -> None:
-    try:
-        rows.append(model.model_validate(values))
-    except ValidationError as error:
-        problem = error.errors(include_url=False, include_input=False)[0]
-        place = ".".join(map(str, problem["loc"]))
-        found.gaps.append(unparseable(f"{where}: {place}: {problem['msg']}"))
+    add_row(rows, found.gaps, model, where, {**facts, **values})
 
 
 _STARTS = """

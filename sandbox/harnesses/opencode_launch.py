@@ -31,6 +31,23 @@ def private_env(session: str) -> dict[str, str]:
     }
 
 
+def run_command(ctx: LaunchContext, program: str, *options: str) -> tuple[str, ...]:
+    """Return the command of one turn: events to stdout, the prompt from stdin."""
+    return (
+        f"{ctx.prefix}/bin/{program}",
+        "run",
+        *options,
+        "--format",
+        "json",
+        "--title",
+        TITLE,
+        "--model",
+        f"{PROVIDER}/{ctx.model}",
+        "--dir",
+        ctx.workdir,
+    )
+
+
 def search_path(ctx: LaunchContext, path: str) -> str:
     """Return the harness's PATH: the runtime's own ``rg`` comes first.
 

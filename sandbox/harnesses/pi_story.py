@@ -3,18 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 
-from sandbox.evidence.records import (
-    ContextCompaction,
-    ConversationItem,
-    Gap,
-    MessageItem,
-    ModelCallRef,
-    ReasoningItem,
-)
+from sandbox.evidence.records import ContextCompaction, MessageItem, ReasoningItem
 from sandbox.harnesses.base import NativeContext
-from sandbox.harnesses.native import DUPLICATE_TOOL_CALL, TOOL_RESULT_UNOWNED, short
+from sandbox.harnesses.native import DUPLICATE_TOOL_CALL, TOOL_RESULT_UNOWNED
 from sandbox.harnesses.pi_session import (
     Compaction,
     ContextEdit,
@@ -24,7 +16,8 @@ from sandbox.harnesses.pi_session import (
     Session,
     ToolCallBlock,
 )
-from sandbox.harnesses.pi_tools import CallRecord, tool_request, tool_result
+from sandbox.harnesses.pi_tools import CallRecord, tool_request
+from sandbox.harnesses.story import Story as ThreadStory
 
 COUNTS_UNAVAILABLE = "compaction_token_counts_unavailable"
 
@@ -32,49 +25,13 @@ _ROLES_WITHOUT_FACTS = {"bashExecution", "branchSummary", "compactionSummary", "
 _CUT_SHORT = {"aborted", "error"}
 
 
-@dataclass
-class Story:
-    """What one session says.
-
-    ``answer`` is the last one; ``goes_on``: Pi had more to do after it.
-    """
-
-    invocation_id: str
-    context: NativeContext
-    calls: dict[str, CallRecord] = field(default_factory=dict)
-    entries: list[ConversationItem | str] = field(default_factory=list)
-    model_calls: list[ModelCallRef] = field(default_factory=list)
-    compactions: list[ContextCompaction] = field(default_factory=list)
-    gaps: list[Gap] = field(default_factory=list)
-    answer: Message | None = None
-    goes_on: bool = False
-    asked_at: float | None = None
-    answered_at: float | None = None
-
-    @property
-    def duration_ms(self) -> float | None:
-        """From the first question to the last answer."""
-        if self.asked_at is None or self.answered_at is None:
-            return None
-        return round(max(0.0, self.answered_at - self.asked_at) * 1000, 3)
-
-    def gap(self, code: str, detail: str) -> None:
-        """Add a gap of this session."""
-        self.gaps.append(Gap(code=code, invocation_id=self.invocation_id, detail=short(detail)))
-
-    def conversation(self) -> tuple[ConversationItem, ...]:
-        """Return the conversation; an entry that is a call id stands for that call's result."""
-        items = (
-            tool_result(self.calls[entry]) if isinstance(entry, str) else entry
-            for entry in self.entries
-        )
-        return tuple(item for item in items if item is not None)
+Story = ThreadStory[CallRecord, Message]
 
 
 def read_story(session: Session, context: NativeContext) -> Story:
     """Collect a session's facts; an entry that cannot be understood is a gap."""
     named = session.path.stem.partition("_")[2]
-    story = Story(invocation_id=session.id or named, context=context)
+    story = Story(session.id or named, context)
     if session.id is None:
         session.complain(1, "no session header")
     messages = list(_messages(session))
@@ -85,8 +42,7 @@ def read_story(session: Session, context: NativeContext) -> Story:
         _take(story, session, entry, message, replaced=entry.id in replaced)
     story.goes_on = story.goes_on or bool(retracted & set(answers[-1:]))
     _take_compactions(story, session)
-    own = [gap.model_copy(update={"invocation_id": story.invocation_id}) for gap in session.gaps]
-    story.gaps = [*own, *story.gaps]
+    story.own(session.gaps)
     return story
 
 
@@ -111,7 +67,7 @@ def _take(
     elif message.role == "toolResult":
         _take_result(story, entry, message)
     elif message.role == "user":
-        story.asked_at = entry.at if story.asked_at is None else story.asked_at
+        story.first_at = entry.at if story.first_at is None else story.first_at
         story.goes_on = True
         story.entries.append(MessageItem(role="user", text=message.text))
     elif message.role == "system":
@@ -124,11 +80,8 @@ def _take(
 def _take_answer(
     story: Story, session: Session, entry: Entry, message: Message, *, replaced: bool
 ) -> None:
-    story.answer, story.answered_at, story.goes_on = message, entry.at, False
-    if message.responseId is not None:
-        ref = ModelCallRef(model_ref=story.context.model_ref, response_id=message.responseId)
-        if ref not in story.model_calls:
-            story.model_calls.append(ref)
+    story.answer, story.last_at, story.goes_on = message, entry.at, False
+    story.answered(message.responseId)
     if replaced:
         return
     blocks = message.content

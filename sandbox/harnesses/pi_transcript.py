@@ -20,7 +20,7 @@ from sandbox.harnesses.native import (
 from sandbox.harnesses.pi_session import read_session
 from sandbox.harnesses.pi_stdout import StdoutFacts, read_stdout
 from sandbox.harnesses.pi_story import Story, read_story
-from sandbox.harnesses.pi_tools import ran_in_shell, tool_call
+from sandbox.harnesses.pi_tools import ran_in_shell, tool_call, tool_result
 from sandbox.harnesses.task_shell import shell_gaps
 
 SOURCE = "pi"
@@ -73,7 +73,7 @@ def _invocation(story: Story, stdout: StdoutFacts) -> AgentInvocation:
         duration_ms=None if status is InvocationStatus.UNKNOWN else story.duration_ms,
         error_type=error_type,
         model_calls=tuple(story.model_calls),
-        conversation=story.conversation(),
+        conversation=story.conversation(tool_result),
     )
 
 

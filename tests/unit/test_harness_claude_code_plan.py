@@ -6,11 +6,10 @@ from pathlib import PurePosixPath
 
 import pytest
 
-from sandbox.harnesses.base import LaunchContext, LaunchPlan
+from sandbox.harnesses.base import LaunchContext
 from sandbox.harnesses.claude_code import CLAUDE_CODE
+from tests.unit.launches import KEY, SESSION, content, launch_context
 
-KEY = "sk-local-test-1234"
-SESSION = "/opt/agent/ses sion"
 TASK_ENV = {
     "HOME": "/home/task",
     "PATH": "/task/bin:/usr/bin:/bin",
@@ -24,27 +23,7 @@ TASK_ENV = {
 
 
 def context(**changes: object) -> LaunchContext:
-    return LaunchContext.model_validate(
-        {
-            "prefix": "/opt/agent/prefix",
-            "session_dir": SESSION,
-            "workdir": "/task/work",
-            "base_url": "http://127.0.0.1:8080/rollout/r1/v1",
-            "api_key": KEY,
-            "model": "scripted",
-            "prompt": "Do it.",
-            "deadline_s": 90.0,
-            "task_env": TASK_ENV,
-            "platform": "linux-x64-musl",
-            "rollout_id": "r1",
-            **changes,
-        }
-    )
-
-
-def content(plan: LaunchPlan, suffix: str) -> bytes:
-    (found,) = [file.data for file in plan.files if file.path.endswith(suffix)]
-    return found
+    return launch_context(TASK_ENV, **{"platform": "linux-x64-musl", **changes})
 
 
 def test_the_same_context_gives_the_same_plan() -> None:

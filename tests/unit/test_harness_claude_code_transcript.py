@@ -8,20 +8,18 @@ from pathlib import Path
 import pytest
 
 from sandbox.evidence.records import (
-    AgentInvocation,
     ContextCompaction,
     InvocationStatus,
     MessageItem,
     ModelRef,
     Observations,
     ReasoningItem,
-    ToolCall,
     ToolRequestItem,
-    ToolResultItem,
 )
 from sandbox.harnesses.base import NativeContext
 from sandbox.harnesses.claude_code import CLAUDE_CODE
 from tests.fixtures.native.recorded import HERE, cases, lay_out
+from tests.unit.told import invocations, results, tool_calls
 
 COMPLETED, FAILED = InvocationStatus.COMPLETED, InvocationStatus.FAILED
 INCOMPLETE, UNKNOWN = InvocationStatus.INCOMPLETE, InvocationStatus.UNKNOWN
@@ -79,23 +77,6 @@ GAPS = {
 
 def parse(case: str, folder: Path, context: NativeContext | None = None) -> Observations:
     return CLAUDE_CODE.parse(lay_out("claude-code", case, folder), context or NativeContext())
-
-
-def invocations(told: Observations) -> list[AgentInvocation]:
-    return [record for record in told.records if isinstance(record, AgentInvocation)]
-
-
-def tool_calls(told: Observations) -> list[ToolCall]:
-    return [record for record in told.records if isinstance(record, ToolCall)]
-
-
-def results(told: Observations) -> dict[str, ToolResultItem]:
-    return {
-        item.tool_call_id: item
-        for invocation in invocations(told)
-        for item in invocation.conversation
-        if isinstance(item, ToolResultItem)
-    }
 
 
 def session_file(folder: Path) -> Path:

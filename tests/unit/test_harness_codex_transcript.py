@@ -8,20 +8,18 @@ from pathlib import Path
 import pytest
 
 from sandbox.evidence.records import (
-    AgentInvocation,
     ContextCompaction,
     InvocationStatus,
     MessageItem,
     ModelRef,
     Observations,
-    ToolCall,
     ToolRequestItem,
-    ToolResultItem,
     ToolStatus,
 )
 from sandbox.harnesses.base import NativeContext
 from sandbox.harnesses.codex import CODEX
 from tests.fixtures.native.recorded import cases, lay_out, rollout
+from tests.unit.told import invocations, results, tool_calls
 
 COMPLETED, FAILED = InvocationStatus.COMPLETED, InvocationStatus.FAILED
 INCOMPLETE, UNKNOWN = InvocationStatus.INCOMPLETE, InvocationStatus.UNKNOWN
@@ -79,23 +77,6 @@ GAPS = {
 
 def parse(case: str, folder: Path, context: NativeContext | None = None) -> Observations:
     return CODEX.parse(lay_out("codex", case, folder), context or NativeContext())
-
-
-def invocations(told: Observations) -> list[AgentInvocation]:
-    return [record for record in told.records if isinstance(record, AgentInvocation)]
-
-
-def tool_calls(told: Observations) -> list[ToolCall]:
-    return [record for record in told.records if isinstance(record, ToolCall)]
-
-
-def results(told: Observations) -> dict[str, ToolResultItem]:
-    return {
-        item.tool_call_id: item
-        for invocation in invocations(told)
-        for item in invocation.conversation
-        if isinstance(item, ToolResultItem)
-    }
 
 
 def test_every_recorded_case_is_expected() -> None:

@@ -13,17 +13,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sandbox.evidence.records import (
-    AgentInvocation,
     ContextCompaction,
     InvocationStatus,
     Observations,
-    ToolCall,
     ToolStatus,
 )
 from sandbox.harnesses.base import NativeContext
 from sandbox.harnesses.hermes import HERMES, JOURNAL, SHELLS
 from sandbox.harnesses.hermes_database import MessageRow, read_database
 from tests.fixtures.native.recorded import HERE, lay_out, make_database
+from tests.unit.told import invocations as roots
+from tests.unit.told import tool_calls as calls
 
 CASE = HERE / "hermes/tool_exit_7"
 SQL = (CASE / "state.sql").read_text()
@@ -56,14 +56,6 @@ def edited(change: Callable[[sqlite3.Connection], object], folder: Path) -> Obse
     (folder / JOURNAL).write_bytes(NOTED)
     (folder / SHELLS).write_text("shell\n")
     return HERMES.parse(folder, NativeContext())
-
-
-def roots(told: Observations) -> list[AgentInvocation]:
-    return [record for record in told.records if isinstance(record, AgentInvocation)]
-
-
-def calls(told: Observations) -> list[ToolCall]:
-    return [record for record in told.records if isinstance(record, ToolCall)]
 
 
 def codes(told: Observations) -> set[str]:

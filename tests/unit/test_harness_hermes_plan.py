@@ -12,10 +12,11 @@ import pytest
 
 from sandbox.errors import UsageError
 from sandbox.harnesses import hermes_plugin
-from sandbox.harnesses.base import LaunchContext, LaunchPlan
+from sandbox.harnesses.base import LaunchPlan
 from sandbox.harnesses.hermes import HERMES, JOURNAL, SHELLS
+from tests.unit.launches import KEY, SESSION, launch_context
+from tests.unit.launches import content as planned
 
-KEY = "sk-local-test-1234"
 TASK_ENV = {
     "HOME": "/home/task",
     "PATH": "/task/bin:/usr/bin:/bin",
@@ -31,30 +32,12 @@ TASK_ENV = {
 }
 
 
-def plan(session: str = "/opt/agent/ses sion", **changes: object) -> LaunchPlan:
-    return HERMES.plan(
-        LaunchContext.model_validate(
-            {
-                "prefix": "/opt/agent/prefix",
-                "session_dir": session,
-                "workdir": "/task/work",
-                "base_url": "http://127.0.0.1:8080/rollout/r1/v1",
-                "api_key": KEY,
-                "model": "scripted",
-                "prompt": "Do it.",
-                "deadline_s": 90.0,
-                "task_env": TASK_ENV,
-                "platform": "linux-x64-gnu",
-                "rollout_id": "r1",
-                **changes,
-            }
-        )
-    )
+def plan(session: str = SESSION, **changes: object) -> LaunchPlan:
+    return HERMES.plan(launch_context(TASK_ENV, session_dir=session, **changes))
 
 
 def content(made: LaunchPlan, suffix: str) -> str:
-    (found,) = [file.data for file in made.files if file.path.endswith(suffix)]
-    return found.decode()
+    return planned(made, suffix).decode()
 
 
 def config() -> dict[str, Any]:

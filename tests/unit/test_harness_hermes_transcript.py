@@ -7,16 +7,15 @@ from pathlib import Path
 import pytest
 
 from sandbox.evidence.records import (
-    AgentInvocation,
     InvocationStatus,
     MessageItem,
     Observations,
-    ToolCall,
     ToolResultItem,
 )
 from sandbox.harnesses.base import NativeContext
 from sandbox.harnesses.hermes import HERMES, JOURNAL, SHELLS
 from tests.fixtures.native.recorded import cases, lay_out
+from tests.unit.told import codes, root, tool_calls
 
 COMPLETED, FAILED = InvocationStatus.COMPLETED, InvocationStatus.FAILED
 INCOMPLETE, UNKNOWN = InvocationStatus.INCOMPLETE, InvocationStatus.UNKNOWN
@@ -49,19 +48,6 @@ GAPS = {"bad_arguments": ["invocation_outcome_unavailable"]}
 
 def parse(case: str, folder: Path) -> Observations:
     return HERMES.parse(lay_out("hermes", case, folder), NativeContext())
-
-
-def root(told: Observations) -> AgentInvocation:
-    (found,) = [record for record in told.records if isinstance(record, AgentInvocation)]
-    return found
-
-
-def tool_calls(told: Observations) -> list[ToolCall]:
-    return [record for record in told.records if isinstance(record, ToolCall)]
-
-
-def codes(told: Observations) -> list[str]:
-    return sorted(gap.code for gap in told.gaps)
 
 
 def test_every_case_is_looked_at() -> None:

@@ -8,18 +8,17 @@ from pathlib import Path
 import pytest
 
 from sandbox.evidence.records import (
-    AgentInvocation,
     InvocationStatus,
     MessageItem,
     Observations,
     ReasoningItem,
-    ToolCall,
     ToolResultItem,
 )
 from sandbox.harnesses.base import NativeContext
 from sandbox.harnesses.kilocode import KILOCODE, RECEIPT
 from tests.fixtures.native.recorded import cases
 from tests.fixtures.native.recorded_kilo import DATABASE, lay_out_kilo
+from tests.unit.told import codes, root, tool_calls
 
 COMPLETED, FAILED = InvocationStatus.COMPLETED, InvocationStatus.FAILED
 INCOMPLETE, UNKNOWN = InvocationStatus.INCOMPLETE, InvocationStatus.UNKNOWN
@@ -71,21 +70,8 @@ def parse(case: str, folder: Path) -> Observations:
     return KILOCODE.parse(lay_out_kilo(case, folder), NativeContext())
 
 
-def root(told: Observations) -> AgentInvocation:
-    (found,) = [record for record in told.records if isinstance(record, AgentInvocation)]
-    return found
-
-
-def tool_calls(told: Observations) -> list[ToolCall]:
-    return [record for record in told.records if isinstance(record, ToolCall)]
-
-
 def results(told: Observations) -> list[ToolResultItem]:
     return [item for item in root(told).conversation if isinstance(item, ToolResultItem)]
-
-
-def codes(told: Observations) -> list[str]:
-    return sorted(gap.code for gap in told.gaps)
 
 
 def test_every_recorded_case_is_expected() -> None:

@@ -8,13 +8,11 @@ from pathlib import Path
 import pytest
 
 from sandbox.evidence.records import (
-    AgentInvocation,
     ContextCompaction,
     InvocationStatus,
     MessageItem,
     ModelRef,
     Observations,
-    ToolCall,
     ToolRequestItem,
     ToolResultItem,
 )
@@ -22,6 +20,7 @@ from sandbox.harnesses.base import NativeContext
 from sandbox.harnesses.openclaw import OPENCLAW, RECEIPT
 from tests.fixtures.native.recorded import cases
 from tests.fixtures.native.recorded_openclaw import SESSIONS, lay_out_openclaw, session_files
+from tests.unit.told import codes, invocations, tool_calls
 
 COMPLETED, FAILED = InvocationStatus.COMPLETED, InvocationStatus.FAILED
 INCOMPLETE, UNKNOWN = InvocationStatus.INCOMPLETE, InvocationStatus.UNKNOWN
@@ -82,24 +81,12 @@ def parse(case: str, folder: Path) -> Observations:
     return OPENCLAW.parse(lay_out_openclaw(case, folder), NativeContext(model_ref=SERVER))
 
 
-def invocations(told: Observations) -> list[AgentInvocation]:
-    return [record for record in told.records if isinstance(record, AgentInvocation)]
-
-
-def tool_calls(told: Observations) -> list[ToolCall]:
-    return [record for record in told.records if isinstance(record, ToolCall)]
-
-
 def results(told: Observations) -> dict[str, ToolResultItem]:
     return {
         item.tool_call_id: item
         for item in invocations(told)[0].conversation
         if isinstance(item, ToolResultItem)
     }
-
-
-def codes(told: Observations) -> list[str]:
-    return sorted(gap.code for gap in told.gaps)
 
 
 def test_every_recorded_case_is_expected() -> None:

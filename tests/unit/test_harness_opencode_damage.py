@@ -12,12 +12,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sandbox.evidence.records import AgentInvocation, InvocationStatus, Observations
+from sandbox.evidence.records import InvocationStatus, Observations
 from sandbox.harnesses.base import NativeContext
 from sandbox.harnesses.native import find_files, json_value
 from sandbox.harnesses.opencode import OPENCODE
 from sandbox.harnesses.opencode_database import read_database
 from tests.fixtures.native.recorded import HERE, lay_out, make_database
+from tests.unit.told import invocations as roots
 
 SQL = (HERE / "opencode/tool_exit_7/opencode.sql").read_text()
 
@@ -34,10 +35,6 @@ def parse(files: dict[str, bytes]) -> Observations:
         for name, data in files.items():
             (Path(folder) / name).write_bytes(data)
         return OPENCODE.parse(Path(folder), NativeContext())
-
-
-def roots(told: Observations) -> list[AgentInvocation]:
-    return [record for record in told.records if isinstance(record, AgentInvocation)]
 
 
 def edited(change: Callable[[sqlite3.Connection], object], folder: Path) -> Observations:

@@ -9,18 +9,16 @@ from pathlib import Path
 import pytest
 
 from sandbox.evidence.records import (
-    AgentInvocation,
     ContextCompaction,
     InvocationStatus,
     MessageItem,
     Observations,
-    ToolCall,
-    ToolResultItem,
     ToolStatus,
 )
 from sandbox.harnesses.base import NativeContext
 from sandbox.harnesses.opencode import OPENCODE, RECEIPT
 from tests.fixtures.native.recorded import HERE, cases, lay_out, make_database
+from tests.unit.told import codes, invocations, results, tool_calls
 
 COMPLETED, FAILED = InvocationStatus.COMPLETED, InvocationStatus.FAILED
 INCOMPLETE, UNKNOWN = InvocationStatus.INCOMPLETE, InvocationStatus.UNKNOWN
@@ -65,27 +63,6 @@ GAPS = {
 
 def parse(case: str, folder: Path) -> Observations:
     return OPENCODE.parse(lay_out("opencode", case, folder), NativeContext())
-
-
-def invocations(told: Observations) -> list[AgentInvocation]:
-    return [record for record in told.records if isinstance(record, AgentInvocation)]
-
-
-def tool_calls(told: Observations) -> list[ToolCall]:
-    return [record for record in told.records if isinstance(record, ToolCall)]
-
-
-def results(told: Observations) -> dict[str, ToolResultItem]:
-    return {
-        item.tool_call_id: item
-        for invocation in invocations(told)
-        for item in invocation.conversation
-        if isinstance(item, ToolResultItem)
-    }
-
-
-def codes(told: Observations) -> list[str]:
-    return sorted(gap.code for gap in told.gaps)
 
 
 def test_every_recorded_case_is_expected() -> None:

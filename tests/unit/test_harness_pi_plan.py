@@ -10,9 +10,8 @@ import pytest
 
 from sandbox.harnesses.base import LaunchContext, LaunchPlan
 from sandbox.harnesses.pi import PI
+from tests.unit.launches import KEY, SESSION, content, launch_context
 
-KEY = "sk-local-test-1234"
-SESSION = "/opt/agent/ses sion"
 TASK_ENV = {
     "HOME": "/home/task",
     "PATH": "/task/bin:/usr/bin:/bin",
@@ -25,27 +24,7 @@ TASK_ENV = {
 
 
 def context(**changes: object) -> LaunchContext:
-    return LaunchContext.model_validate(
-        {
-            "prefix": "/opt/agent/prefix",
-            "session_dir": SESSION,
-            "workdir": "/task/work",
-            "base_url": "http://127.0.0.1:8080/rollout/r1/v1",
-            "api_key": KEY,
-            "model": "scripted",
-            "prompt": "Do it.",
-            "deadline_s": 90.0,
-            "task_env": TASK_ENV,
-            "platform": "linux-x64-gnu",
-            "rollout_id": "r1",
-            **changes,
-        }
-    )
-
-
-def content(plan: LaunchPlan, suffix: str) -> bytes:
-    (found,) = [file.data for file in plan.files if file.path.endswith(suffix)]
-    return found
+    return launch_context(TASK_ENV, **changes)
 
 
 def settings(**changes: object) -> dict[str, Any]:

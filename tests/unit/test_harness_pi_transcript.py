@@ -8,20 +8,18 @@ from pathlib import Path
 import pytest
 
 from sandbox.evidence.records import (
-    AgentInvocation,
     ContextCompaction,
     InvocationStatus,
     MessageItem,
     ModelRef,
     Observations,
     ReasoningItem,
-    ToolCall,
     ToolRequestItem,
-    ToolResultItem,
 )
 from sandbox.harnesses.base import NativeContext
 from sandbox.harnesses.pi import PI
 from tests.fixtures.native.recorded import HERE, cases, lay_out
+from tests.unit.told import results, root, tool_calls
 
 COMPLETED, FAILED = InvocationStatus.COMPLETED, InvocationStatus.FAILED
 INCOMPLETE, UNKNOWN = InvocationStatus.INCOMPLETE, InvocationStatus.UNKNOWN
@@ -77,20 +75,6 @@ GAPS = {
 
 def parse(case: str, folder: Path, context: NativeContext | None = None) -> Observations:
     return PI.parse(lay_out("pi", case, folder), context or NativeContext())
-
-
-def root(told: Observations) -> AgentInvocation:
-    (found,) = [record for record in told.records if isinstance(record, AgentInvocation)]
-    return found
-
-
-def tool_calls(told: Observations) -> list[ToolCall]:
-    return [record for record in told.records if isinstance(record, ToolCall)]
-
-
-def results(told: Observations) -> dict[str, ToolResultItem]:
-    items = root(told).conversation
-    return {item.tool_call_id: item for item in items if isinstance(item, ToolResultItem)}
 
 
 def session_file(folder: Path) -> Path:

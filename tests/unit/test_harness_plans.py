@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
-from sandbox.harnesses.base import Harness, LaunchContext, LaunchPlan
+from sandbox.harnesses.base import Harness, LaunchContext
 from sandbox.harnesses.codex import CODEX
 from sandbox.harnesses.opencode import OPENCODE
 from sandbox.harnesses.prompt import with_prompt
+from tests.unit.launches import KEY, content, launch_context
 
-KEY = "sk-local-test-1234"
 TASK_ENV = {
     "HOME": "/home/task",
     "PATH": "/task/bin:/usr/bin:/bin",
@@ -33,27 +33,7 @@ HARNESSES = [CODEX, OPENCODE]
 
 
 def context(**changes: object) -> LaunchContext:
-    return LaunchContext.model_validate(
-        {
-            "prefix": "/opt/agent/prefix",
-            "session_dir": "/opt/agent/ses sion",
-            "workdir": "/task/work",
-            "base_url": "http://127.0.0.1:8080/rollout/r1/v1",
-            "api_key": KEY,
-            "model": "scripted",
-            "prompt": "Do it.",
-            "deadline_s": 90.0,
-            "task_env": TASK_ENV,
-            "platform": "linux-x64-gnu",
-            "rollout_id": "r1",
-            **changes,
-        }
-    )
-
-
-def content(plan: LaunchPlan, suffix: str) -> bytes:
-    (found,) = [file.data for file in plan.files if file.path.endswith(suffix)]
-    return found
+    return launch_context(TASK_ENV, **changes)
 
 
 def codex_config(**changes: object) -> dict[str, Any]:
