@@ -109,32 +109,49 @@ def test_what_the_lock_says_a_bundle_needs_is_what_the_image_has(
 
 
 @pytest.mark.docker
-@pytest.mark.parametrize("harness", ["claude-code", "hermes"])
-def test_the_bash_that_a_bundle_brings_runs_in_any_image(
-    sandbox: Start, library: RuntimeLibrary, image: LoadedImage, harness: str
+@pytest.mark.parametrize(
+    ("harness", "program", "script"),
+    [
+        ("claude-code", "bin/bash", "/tmp/bin/bash -c 'a=(1 2); echo ${#a[@]}'"),
+        ("hermes", "bin/bash", "/tmp/bin/bash -c 'a=(1 2); echo ${#a[@]}'"),
+        ("kilocode", "path/rg", "printf 'a\\nb\\n' | /tmp/path/rg --count '[ab]'"),
+        ("opencode", "path/rg", "printf 'a\\nb\\n' | /tmp/path/rg --count '[ab]'"),
+    ],
+    ids=lambda value: value if value.isalpha() else "",
+)
+def test_a_tool_that_a_bundle_brings_runs_in_any_image(
+    sandbox: Start,
+    library: RuntimeLibrary,
+    image: LoadedImage,
+    harness: str,
+    program: str,
+    script: str,
 ) -> None:
     bundle = library.ensure_bundle(harness, image.platform)
     box = sandbox(mounts=[ReadOnlyMount(source=bundle.path, target="/bundle.tar")])
-    script = (
-        "tar -xf /bundle.tar -C /tmp bin/bash && exec /tmp/bin/bash -c 'a=(1 2); echo ${#a[@]}'"
-    )
+    script = f"tar -xf /bundle.tar -C /tmp {program} && {script}"
     assert box.exec(["sh", "-c", script], deadline_s=60).stdout.text == "2\n"
 
 
 @pytest.mark.docker
-def test_hermes_has_a_database_with_full_text_search(
+def test_hermes_has_a_database_with_full_text_search_and_comes_compiled(
     sandbox: Start, library: RuntimeLibrary, image: LoadedImage
 ) -> None:
     bundle = library.ensure_bundle("hermes", image.platform)
     box = sandbox(mounts=[ReadOnlyMount(source=bundle.path, target="/bundle.tar")])
     install(box, bundle, PREFIX, bundle_path="/bundle.tar")
-    ended = box.exec([f"{PREFIX}/python/bin/python3.13", "-I", "-c", FTS5], deadline_s=60)
+    python = f"{PREFIX}/python/bin/python3.13"
+    ended = box.exec([python, "-I", "-B", "-c", FTS5], deadline_s=60)
     assert (ended.exit_code, ended.stdout.text) == (0, "ok\n"), ended.stderr.text
 
 
 FTS5 = """
 import sqlite3, ssl, zlib, json, hashlib, uuid, asyncio, subprocess
 sqlite3.connect(":memory:").execute("create virtual table t using fts5(a)")
+import importlib.util, hermes_cli.main
+for module in sqlite3, hermes_cli.main:
+    with open(module.__cached__, "rb") as compiled:
+        assert compiled.read(8) == importlib.util.MAGIC_NUMBER + b"\\1\\0\\0\\0", module
 print("ok")
 """
 

@@ -30,6 +30,7 @@ def _first_500(rollout_id: str) -> Script:
 MODEL_ERROR = Scenario(
     name="model_error",
     script=_always_400,
+    deadline_s=60.0,  # enough for every usual retry; one that never ends is cut off here
     expectation=Expectation(
         proves="a refused model request ends as a failure record, never as a graded zero",
         exchanges=(StatusRun(status=400, at_least=1, at_most=None),),
