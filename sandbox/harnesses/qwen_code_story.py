@@ -7,14 +7,11 @@ from dataclasses import dataclass, field
 
 from sandbox.evidence.records import (
     ContextCompaction,
-    ConversationItem,
-    Gap,
     MessageItem,
-    ModelCallRef,
     ReasoningItem,
 )
 from sandbox.harnesses.base import NativeContext
-from sandbox.harnesses.native import DUPLICATE_TOOL_CALL, TOOL_RESULT_UNOWNED, short
+from sandbox.harnesses.native import DUPLICATE_TOOL_CALL, TOOL_RESULT_UNOWNED
 from sandbox.harnesses.qwen_code_session import (
     Compression,
     Conversation,
@@ -24,40 +21,22 @@ from sandbox.harnesses.qwen_code_session import (
     Session,
     Telemetry,
 )
-from sandbox.harnesses.qwen_code_tools import CallRecord, tool_request, tool_result
+from sandbox.harnesses.qwen_code_tools import CallRecord, tool_request
+from sandbox.harnesses.story import Thread
 
 _MODEL_CALLS = {"qwen-code.api_response", "qwen-code.api_error"}
 _TOOL_CALL = "qwen-code.tool_call"
 
 
 @dataclass
-class Story:
-    """What a session file says; ``entries`` holds items and, for a result, its call id.
+class Story(Thread[CallRecord]):
+    """What a session file says.
 
     ``events`` are the measured facts in it; those of subagents are in the session's own file too.
     """
 
-    invocation_id: str
-    agent_id: str | None
-    context: NativeContext
-    entries: list[ConversationItem | str] = field(default_factory=list)
-    calls: dict[str, CallRecord] = field(default_factory=dict)
-    model_calls: list[ModelCallRef] = field(default_factory=list)
-    compactions: list[ContextCompaction] = field(default_factory=list)
+    agent_id: str | None = None
     events: list[Event] = field(default_factory=list)
-    gaps: list[Gap] = field(default_factory=list)
-
-    def gap(self, code: str, detail: str) -> None:
-        """Add a gap of this invocation."""
-        self.gaps.append(Gap(code=code, invocation_id=self.invocation_id, detail=short(detail)))
-
-    def conversation(self) -> tuple[ConversationItem, ...]:
-        """Return the conversation, each result where it was given."""
-        found = [
-            tool_result(self.calls[entry]) if isinstance(entry, str) else entry
-            for entry in self.entries
-        ]
-        return tuple(item for item in found if item is not None)
 
 
 def read_story(session: Session, context: NativeContext) -> Story:
@@ -138,9 +117,7 @@ def measure(story: Story, session_id: str, events: Iterable[Event]) -> None:
 
 def _take_event(story: Story, event: Event) -> None:
     if event.name in _MODEL_CALLS and event.response_id:
-        ref = ModelCallRef(model_ref=story.context.model_ref, response_id=event.response_id)
-        if ref not in story.model_calls:
-            story.model_calls.append(ref)
+        story.answered(event.response_id)
     elif event.name == _TOOL_CALL and event.call_id in story.calls:
         story.calls[event.call_id].measured = event
 

@@ -15,7 +15,7 @@ from sandbox.harnesses.native import OUTCOME_UNAVAILABLE, TRANSCRIPT_UNAVAILABLE
 from sandbox.harnesses.qwen_code_session import Session, read_meta, read_session
 from sandbox.harnesses.qwen_code_stdout import StdoutFacts, read_stdout
 from sandbox.harnesses.qwen_code_story import Story, measure, read_story
-from sandbox.harnesses.qwen_code_tools import ran_in_shell, tool_call
+from sandbox.harnesses.qwen_code_tools import ran_in_shell, tool_call, tool_result
 from sandbox.harnesses.task_shell import shell_gaps
 
 SOURCE = "qwen-code"
@@ -74,7 +74,7 @@ def _invocation(session: Session, story: Story, stdout: StdoutFacts) -> AgentInv
         duration_ms=told.duration_ms,
         error_type=told.error_type,
         model_calls=tuple(story.model_calls),
-        conversation=story.conversation(),
+        conversation=story.conversation(tool_result),
     )
     return facts if story.agent_id is None else _subagent(session, story, facts)
 
