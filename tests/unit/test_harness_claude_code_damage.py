@@ -22,6 +22,7 @@ from sandbox.evidence.records import (
 from sandbox.harnesses.base import NativeContext
 from sandbox.harnesses.claude_code import CLAUDE_CODE
 from tests.fixtures.native.recorded import HERE
+from tests.unit.damage import JSON, put_anything_anywhere
 
 CASE = HERE / "claude-code" / "tool_exit_7"
 (FILE,) = CASE.glob("????????-*.jsonl")
@@ -124,11 +125,6 @@ def test_noise_between_lines_is_a_gap(noise: bytes, at: int) -> None:
     assert bool(told.gaps) == bool(line.strip())
 
 
-JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
-    max_leaves=6,
-)
 ROWS = [number for number, line in enumerate(LINES) if is_row(line)]
 
 
@@ -136,11 +132,7 @@ ROWS = [number for number, line in enumerate(LINES) if is_row(line)]
 @given(number=st.sampled_from(ROWS), data=st.data())
 def test_any_value_in_any_place_is_survived(number: int, data: st.DataObject) -> None:
     record = json.loads(LINES[number])
-    target, key = record, data.draw(st.sampled_from(sorted(record)))
-    while isinstance(target[key], dict) and target[key] and data.draw(st.booleans()):
-        target = target[key]
-        key = data.draw(st.sampled_from(sorted(target)))
-    target[key] = data.draw(JSON)
+    put_anything_anywhere(record, data)
     lines = [*LINES[:number], json.dumps(record).encode() + b"\n", *LINES[number + 1 :]]
     told = parse(b"".join(lines))
     assert told.model_validate_json(told.model_dump_json()) == told

@@ -22,6 +22,7 @@ from sandbox.evidence.records import (
 from sandbox.harnesses.base import NativeContext
 from sandbox.harnesses.codex import CODEX
 from tests.fixtures.native.recorded import rollout
+from tests.unit.damage import put_anything_anywhere
 
 NAME = rollout("tool_success").name
 WHOLE = rollout("tool_success").read_bytes()
@@ -112,21 +113,10 @@ def test_noise_between_lines_is_a_gap(noise: bytes, at: int) -> None:
     assert bool(told.gaps) == bool(line.strip())
 
 
-JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
-    max_leaves=6,
-)
-
-
 @given(number=st.integers(min_value=0, max_value=len(LINES) - 1), data=st.data())
 def test_any_value_in_any_place_is_survived(number: int, data: st.DataObject) -> None:
     record = json.loads(LINES[number])
-    target, key = record, data.draw(st.sampled_from(sorted(record)))
-    while isinstance(target[key], dict) and target[key] and data.draw(st.booleans()):
-        target = target[key]
-        key = data.draw(st.sampled_from(sorted(target)))
-    target[key] = data.draw(JSON)
+    put_anything_anywhere(record, data)
     lines = [*LINES[:number], json.dumps(record).encode() + b"\n", *LINES[number + 1 :]]
     told = parse(b"".join(lines))
     assert told.model_validate_json(told.model_dump_json()) == told

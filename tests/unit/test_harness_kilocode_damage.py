@@ -16,13 +16,9 @@ from sandbox.harnesses.base import NativeContext
 from sandbox.harnesses.kilocode import KILOCODE
 from tests.fixtures.native.recorded import make_database
 from tests.fixtures.native.recorded_kilo import lay_out_kilo, sql_of
+from tests.unit.damage import put_anything_anywhere
 
 VERSIONS = ["tool_timeout", "tool_timeout_7_0_33"]
-JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
-    max_leaves=6,
-)
 
 
 @pytest.fixture(scope="module")
@@ -83,11 +79,7 @@ def test_any_value_in_any_place_is_survived(case: str, data: st.DataObject) -> N
         rows = db.execute("SELECT id, data FROM part ORDER BY id").fetchall()
         row_id, text = data.draw(st.sampled_from(rows))
         record = json.loads(text)
-        target, key = record, data.draw(st.sampled_from(sorted(record)))
-        while isinstance(target[key], dict) and target[key] and data.draw(st.booleans()):
-            target = target[key]
-            key = data.draw(st.sampled_from(sorted(target)))
-        target[key] = data.draw(JSON)
+        put_anything_anywhere(record, data)
         db.execute("UPDATE part SET data = ? WHERE id = ?", (json.dumps(record), row_id))
 
     with tempfile.TemporaryDirectory() as folder:

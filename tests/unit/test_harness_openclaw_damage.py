@@ -18,15 +18,11 @@ from sandbox.harnesses.base import NativeContext
 from sandbox.harnesses.openclaw import OPENCLAW
 from tests.fixtures.native.recorded import HERE
 from tests.fixtures.native.recorded_openclaw import SESSIONS, lay_out_openclaw, session_files
+from tests.unit.damage import JSON, put_anything_anywhere
 
 SOURCE = HERE / "openclaw/tool_exit_7/sessions"
 (WHOLE,) = [path.read_bytes() for path in SOURCE.glob("*.jsonl")]
 LINES = WHOLE.decode().splitlines(keepends=True)
-JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
-    max_leaves=6,
-)
 
 
 def parse(session: bytes, **files: bytes) -> Observations:
@@ -86,11 +82,7 @@ def test_lines_in_any_order_and_number_are_survived(order: list[int], more: list
 def test_any_value_in_any_place_is_survived(data: st.DataObject) -> None:
     def change(entries: list[dict[str, Any]]) -> None:
         record = data.draw(st.sampled_from(entries))
-        target, key = record, data.draw(st.sampled_from(sorted(record)))
-        while isinstance(target[key], dict) and target[key] and data.draw(st.booleans()):
-            target = target[key]
-            key = data.draw(st.sampled_from(sorted(target)))
-        target[key] = data.draw(JSON)
+        put_anything_anywhere(record, data)
 
     assert holds(parse(changed(change)))
 

@@ -18,6 +18,7 @@ from sandbox.harnesses.native import find_files, json_value
 from sandbox.harnesses.opencode import OPENCODE
 from sandbox.harnesses.opencode_database import read_database
 from tests.fixtures.native.recorded import HERE, lay_out, make_database
+from tests.unit.damage import put_anything_anywhere
 from tests.unit.told import invocations as roots
 
 SQL = (HERE / "opencode/tool_exit_7/opencode.sql").read_text()
@@ -65,13 +66,6 @@ def test_wrong_bytes_are_survived(files: dict[str, bytes], data: st.DataObject) 
     assert told.model_validate_json(told.model_dump_json()) == told
 
 
-JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
-    max_leaves=6,
-)
-
-
 @given(table=st.sampled_from(["message", "part"]), row=st.integers(0, 5), data=st.data())
 def test_any_value_in_any_place_is_survived(table: str, row: int, data: st.DataObject) -> None:
     def change(db: sqlite3.Connection) -> None:
@@ -81,11 +75,7 @@ def test_any_value_in_any_place_is_survived(table: str, row: int, data: st.DataO
         if found is None:
             return
         record = json.loads(found[1])
-        target, key = record, data.draw(st.sampled_from(sorted(record)))
-        while isinstance(target[key], dict) and target[key] and data.draw(st.booleans()):
-            target = target[key]
-            key = data.draw(st.sampled_from(sorted(target)))
-        target[key] = data.draw(JSON)
+        put_anything_anywhere(record, data)
         db.execute(f"UPDATE {table} SET data = ? WHERE id = ?", (json.dumps(record), found[0]))
 
     with tempfile.TemporaryDirectory() as folder:

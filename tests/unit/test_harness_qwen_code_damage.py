@@ -21,6 +21,7 @@ from sandbox.evidence.records import (
 from sandbox.harnesses.base import NativeContext
 from sandbox.harnesses.qwen_code import QWEN_CODE
 from tests.fixtures.native.recorded import HERE
+from tests.unit.damage import JSON
 
 CASE = HERE / "qwen-code" / "tool_exit_7"
 (FILE,) = CASE.glob("*.jsonl")
@@ -108,11 +109,6 @@ def test_noise_between_lines_is_a_gap(noise: bytes, at: int) -> None:
     assert bool(told.gaps) == bool(line.strip())
 
 
-JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
-    max_leaves=6,
-)
 PLACES = [
     (number, key)
     for number, line in enumerate(LINES)
