@@ -1,0 +1,34 @@
+"""`sandbox list`: what the JSON says of each cell."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from sandbox.cli import main
+from sandbox.errors import ExitCode
+
+
+def test_a_cell_is_listed_with_what_its_harness_can_do_there(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["list", "--json", "kilocode/*/tool_success"]) == ExitCode.OK
+    listed = {one["image"]: one for one in json.loads(capsys.readouterr().out)}
+    assert {image: one["platform"].rpartition("-")[2] for image, one in listed.items()} == {
+        "alpine-3.23": "musl",
+        "debian-12": "gnu",
+    }
+    can = {image: one["capabilities"]["session_header"] for image, one in listed.items()}
+    assert set(can.values()) == {"x-session-id"}
+    if listed["debian-12"]["platform"] == "linux-x64-gnu":
+        assert listed["debian-12"]["capabilities"]["request_deadline"]
+        assert not listed["alpine-3.23"]["capabilities"]["request_deadline"]
+
+
+def test_the_quick_profile_holds_every_harness(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["list", "--json"]) == ExitCode.OK
+    quick = {one["harness"] for one in json.loads(capsys.readouterr().out)}
+    assert main(["list", "--json", "--profile", "full"]) == ExitCode.OK
+    assert {one["harness"] for one in json.loads(capsys.readouterr().out)} == quick
+    assert len(quick) >= 7
