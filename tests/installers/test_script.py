@@ -17,12 +17,27 @@ from pathlib import Path
 import pytest
 
 from sandbox.evidence.records import InstallReceipt
+from sandbox.progress import PlainProgress
 from sandbox.runtimes.library import Bundle
 from sandbox.runtimes.pins import INSTALLERS
 from sandbox.runtimes.tools import host_platform
+from sandbox.runtimes.unpacked import ensure_unpacked
 
 SCRIPT = INSTALLERS / "install.sh"
-TOOLS = ("sh", "tar", "sha256sum", "uname", "env", "mkdir", "mv", "rm", "touch", "sleep", "cat")
+TOOLS = (
+    "sh",
+    "tar",
+    "sha256sum",
+    "uname",
+    "env",
+    "mkdir",
+    "mv",
+    "rm",
+    "ln",
+    "touch",
+    "sleep",
+    "cat",
+)
 SHELLS = {
     name: argv
     for name, argv in {
@@ -445,3 +460,46 @@ def test_a_signal_while_unpacking_leaves_nothing(
     end(process, number)
     assert process.returncode == 128 + number
     assert installer.left() == []
+
+
+# --- trees; those that are mounted read-only are in test_trees.py -------------------------------
+
+
+def unpacked(bundle: Bundle, folder: Path) -> Path:
+    return ensure_unpacked(bundle, folder / "trees" / bundle.sha256, PlainProgress(quiet=True))
+
+
+def test_a_tree_that_can_be_written_to_is_refused(
+    installer: Installer, bundle: Bundle, tmp_path: Path
+) -> None:
+    tree = unpacked(bundle, tmp_path)
+    before = sorted(tree.rglob("*"))
+    installer.refused(bundle, INTEGRITY, "can be written to", bundle=None, tree=str(tree))
+    assert sorted(tree.rglob("*")) == before
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"tree": "/"}, "exclude each other"),
+        ({"version_checked": "earlier"}, "with --tree earlier"),
+        ({"version_checked": "never"}, "not never"),
+        ({"bundle": None}, "--bundle is missing"),
+    ],
+    ids=["both", "copy-cited", "never", "neither"],
+)
+def test_what_does_not_fit_together_is_a_mistake(
+    installer: Installer, bundle: Bundle, changes: dict[str, str | None], said: str
+) -> None:
+    installer.refused(bundle, USAGE, said, **changes)
+
+
+def test_a_link_at_the_prefix_is_no_copy(
+    installer: Installer, bundle: Bundle, tmp_path: Path
+) -> None:
+    installer.prefix.parent.mkdir(parents=True)
+    installer.prefix.symlink_to(unpacked(bundle, tmp_path))
+    ended = installer.run(bundle)
+    assert (ended.returncode, ended.stdout) == (TAKEN, "")
+    assert "exists and is a link" in ended.stderr
+    assert installer.left() == ["prefix"]
