@@ -15,7 +15,7 @@ from rich.table import Table
 
 from sandbox.commands.engine import add_engine, open_engine
 from sandbox.commands.library import open_library
-from sandbox.conformance.bench import bench
+from sandbox.conformance.bench import PARTS, bench
 from sandbox.conformance.prepare import prepare_bundles, prepare_images
 from sandbox.conformance.timing import Measure
 from sandbox.conformance.world import World, choose_way
@@ -37,6 +37,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--image", action="append", metavar="GLOB", help="which images (default: all)"
+    )
+    parser.add_argument(
+        "--part", action="append", choices=PARTS, help="which operations (default: all)"
     )
     parser.add_argument("--json", action="store_true", help="print JSON")
 
@@ -75,7 +78,9 @@ def _measures(arguments: argparse.Namespace, folder: Path, shown: Progress) -> l
             way=way,
         )
         measures = []
-        for measure in bench(world, harnesses=harnesses, rounds=arguments.rounds):
+        for measure in bench(
+            world, harnesses=harnesses, rounds=arguments.rounds, parts=arguments.part or PARTS
+        ):
             shown.say(f"{measure.image}: {measure.operation}: {measure.ratio:.2f}")
             measures.append(measure)
         return measures

@@ -12,7 +12,7 @@ import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
-from typing import Self
+from typing import Literal, Self, get_args
 
 from sandbox.conformance.cell import run_cell
 from sandbox.conformance.installbench import bench_installs
@@ -31,22 +31,32 @@ FILE_BYTES = 100_000
 Timed = tuple[str, Callable[[], float], Callable[[], float]]
 
 
-def bench(world: World, *, harnesses: Sequence[str], rounds: int) -> Iterator[Measure]:
+Part = Literal["engine", "install"]
+PARTS: tuple[Part, ...] = get_args(Part)
+
+
+def bench(
+    world: World, *, harnesses: Sequence[str], rounds: int, parts: Sequence[Part] = PARTS
+) -> Iterator[Measure]:
     """Measure every operation on every image of the world, ``rounds`` times each in turn.
 
-    The whole cell is that of the first harness.
+    Args:
+        world: where.
+        harnesses: whose installs; the whole cell of the part "engine" is that of the first.
+        rounds: how often.
+        parts: which operations.
 
     Raises:
         PrerequisiteMissing: there is no docker command-line client to compare with.
     """
     docker = DockerCli.found()
     for image in world.images:
-        with ExitStack() as stack:
-            one = stack.enter_context(_Bench(world, image, harnesses[0], docker))
-            for operation, ours, theirs in one.operations():
-                pairs = [(ours(), theirs()) for _ in range(rounds)]
-                yield median_of(operation, image, [p[0] for p in pairs], [p[1] for p in pairs])
-        for harness in harnesses:
+        if "engine" in parts:
+            with _Bench(world, image, harnesses[0], docker) as one:
+                for operation, ours, theirs in one.operations():
+                    pairs = [(ours(), theirs()) for _ in range(rounds)]
+                    yield median_of(operation, image, [p[0] for p in pairs], [p[1] for p in pairs])
+        for harness in harnesses if "install" in parts else ():
             yield from bench_installs(world, image, harness, docker, rounds=rounds)
 
 

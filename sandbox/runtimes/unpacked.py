@@ -16,6 +16,7 @@ import shutil
 import stat
 import tarfile
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, cast
 
@@ -27,6 +28,7 @@ from sandbox.runtimes.reports import Bundle
 
 MARK = ".bundle-sha256"  # the installer's own mark of an installed bundle, see install.sh
 _CHUNK = 1 << 20
+_ODD_NAMES = (FileExistsError, FileNotFoundError, IsADirectoryError, NotADirectoryError)
 
 
 def ensure_unpacked(bundle: Bundle, folder: Path, progress: Progress) -> Path:
@@ -51,7 +53,8 @@ def ensure_unpacked(bundle: Bundle, folder: Path, progress: Progress) -> Path:
         with progress.step(label) as step, published(folder) as fresh:
             step.total(bundle.size)
             fresh.mkdir(mode=0o755)
-            _unpack(bundle, fresh / "root", step)
+            with _damage(bundle):
+                _unpack(bundle, fresh / "root", step)
             _keep(fresh, bundle.sha256)
     return root
 
@@ -75,6 +78,18 @@ def check_unpacked(bundle: Path, sha256: str, folder: Path, *, rehash: bool = Fa
         return f"the unpacked bundle was changed: {wrong}"
     _keep(folder, sha256)
     return None
+
+
+@contextmanager
+def _damage(bundle: Bundle) -> Iterator[None]:
+    """Turn what a tar of other bytes may do to its reader into an ``IntegrityError``."""
+    try:
+        yield
+    except (tarfile.TarError, ValueError, *_ODD_NAMES) as error:
+        raise IntegrityError(
+            f"{bundle.path} cannot be unpacked: {error}",
+            cure="run `sandbox runtimes verify`; nothing was unpacked",
+        ) from error
 
 
 def _unpack(bundle: Bundle, root: Path, step: Step) -> None:

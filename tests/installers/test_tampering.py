@@ -3,6 +3,8 @@ them: the registry, the store, or an edited lock."""
 
 from __future__ import annotations
 
+import hashlib
+import io
 import json
 import shutil
 from collections.abc import Iterator
@@ -13,12 +15,14 @@ import pytest
 
 from sandbox.errors import IntegrityError, SandboxError, UsageError
 from sandbox.progress import PlainProgress, Step
+from sandbox.runtimes import ustar
 from sandbox.runtimes.artifacts import ArtifactPin
 from sandbox.runtimes.fetch import Arrival, Fetcher
 from sandbox.runtimes.integrity import Integrity
 from sandbox.runtimes.library import RuntimeLibrary
 from sandbox.runtimes.lock import LockedArtifact, Wanted, load_lock
 from sandbox.runtimes.pins import INSTALLERS
+from sandbox.runtimes.reports import Bundle
 from sandbox.runtimes.store import Store
 
 LOCK = load_lock()
@@ -82,6 +86,31 @@ def test_a_tampered_store_is_no_way_around(harness: str, platform: str, tmp_path
     ):
         library.ensure_bundle(harness, platform)
     assert unpacked(store) == []
+
+
+@pytest.mark.parametrize(("harness", "platform"), BUNDLES)
+def test_a_tampered_tree_is_no_way_around(harness: str, platform: str, tmp_path: Path) -> None:
+    locked, store = LOCK.bundles[harness][platform], Store(tmp_path / "store")
+    evil = tmp_path / "evil.tar"
+    with evil.open("wb") as out:
+        ustar.write_folder(out, "bin")
+        ustar.write_file(out, f"bin/{harness}", io.BytesIO(b"evil"), 4, executable=True)
+        ustar.write_end(out)
+    bundle = Bundle(
+        harness=harness,
+        version=locked.version,
+        platform=platform,
+        path=evil,
+        sha256=hashlib.sha256(evil.read_bytes()).hexdigest(),
+        size=evil.stat().st_size,
+        version_argv=("--version",),
+        version_output="evil",
+    )
+    with RuntimeLibrary(store=store) as library:
+        library.ensure_tree(bundle).parent.rename(store.tree(locked.sha256))
+        with pytest.raises(IntegrityError, match="pinned"):
+            library.ensure_tree(bundle.model_copy(update={"sha256": locked.sha256}))
+    assert not store.tree(locked.sha256).exists()
 
 
 @pytest.mark.parametrize(("harness", "platform"), BUNDLES)

@@ -167,11 +167,16 @@ def test_what_only_looks_changed_is_compared_and_kept(bundle: Bundle, folder: Pa
     assert ensure_unpacked(bundle, folder, QUIET) == root  # the new figures were kept
 
 
-def test_other_bytes_are_never_published(bundle: Bundle, folder: Path) -> None:
+@pytest.mark.parametrize(
+    ("at", "said"),
+    [(600, "pinned is"), (0, "cannot be unpacked"), (1024, "pinned is")],
+    ids=["content", "name", "folder"],
+)
+def test_other_bytes_are_never_published(bundle: Bundle, folder: Path, at: int, said: str) -> None:
     with bundle.path.open("r+b") as stream:
-        stream.seek(600)
+        stream.seek(at)
         stream.write(b"x")
-    with pytest.raises(IntegrityError, match="pinned is"):
+    with pytest.raises(IntegrityError, match=said):
         ensure_unpacked(bundle, folder, QUIET)
     assert [path.name for path in folder.parent.iterdir()] == [f"{folder.name}.lock"]
 
