@@ -106,7 +106,8 @@ class Setup:
         self._go_on(request)
         bundle = self._bundle(platform)
         self._go_on(request)
-        root = self._root(look, need_kib=self._runtimes.room(bundle) // 1024)
+        room = self._runtimes.room(bundle)
+        root = self._root(look, need_kib=room // 1024 + 1)  # and what a session takes besides
         folder = make_folder(place, root, self._made)
         self._go_on(request)
         return Prepared(
