@@ -60,6 +60,8 @@ Probe = Callable[[CellEvidence, JsonValue], Shown | None]
 def drift(cell: CellEvidence) -> Outcome:
     """Every declared capability that the cell could show is as declared, either way."""
     declared = cell.cell.capabilities
+    if not declared:
+        return not_applicable("the agent declares nothing of itself")
     if lacking := sorted(PROBES.keys() - declared.keys()):
         raise MissingEvidence(f"cell.json does not declare {', '.join(lacking)}")
     seen = {name: probe(cell, declared[name]) for name, probe in PROBES.items()}
