@@ -8,6 +8,7 @@ SANDBOX := $(BIN)/sandbox
 PYTEST := $(BIN)/python -m pytest -n auto --dist loadfile
 SHELL_FILES = $$(git ls-files '*.sh' .ci/run)
 
+# IMAGES takes globs of defined names, all, image references, and files with one of these a line.
 # What to run: make conformance PROFILE=full HARNESSES='codex' IMAGES='alpine-*' SCENARIOS='*' JOBS=2
 PROFILE ?= quick
 HARNESSES ?=
@@ -57,8 +58,8 @@ bench: venv ## start, exec, put, get, close, install and a whole cell beside the
 	@$(SANDBOX) bench --ensure-engine $(ARGS)
 
 .PHONY: images
-images: venv ## build and load the task images
-	@$(SANDBOX) images build --ensure-engine
+images: venv ## build and load the task images (IMAGES=all: the whole matrix)
+	@$(SANDBOX) images build --ensure-engine $(foreach g,$(IMAGES),'$(g)')
 
 .PHONY: runtimes
 runtimes: venv ## fetch, verify and bundle the pinned runtimes

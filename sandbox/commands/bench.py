@@ -19,7 +19,7 @@ from sandbox.conformance.bench import PARTS, bench
 from sandbox.conformance.prepare import prepare_bundles, prepare_images
 from sandbox.conformance.timing import Measure
 from sandbox.conformance.world import World, choose_way
-from sandbox.engine.imagebuild.definition import image_definitions
+from sandbox.engine.imagebuild.definition import default_images, image_definitions
 from sandbox.errors import ExitCode, NothingSelected, UsageError
 from sandbox.harnesses.registry import registered
 from sandbox.progress import Progress, progress
@@ -36,7 +36,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="which runtimes to install (default: all; the cell measured is the first one's)",
     )
     parser.add_argument(
-        "--image", action="append", metavar="GLOB", help="which images (default: all)"
+        "--image", action="append", metavar="GLOB", help="which images (default: the default ones)"
     )
     parser.add_argument(
         "--part", action="append", choices=PARTS, help="which operations (default: all)"
@@ -61,7 +61,7 @@ def run(arguments: argparse.Namespace) -> ExitCode:
 def _measures(arguments: argparse.Namespace, folder: Path, shown: Progress) -> list[Measure]:
     known = registered()
     harnesses = _matching("harness", known.harnesses, arguments.harness)
-    names = _matching("image", image_definitions(), arguments.image)
+    names = _matching("image", image_definitions(), arguments.image or default_images())
     with open_engine(arguments, shown) as engine, open_library(shown, known) as library:
         images = prepare_images(engine, names, shown)
         pairs = [(one, image.platform) for image in images.values() for one in harnesses]

@@ -1,18 +1,21 @@
-"""``sandbox images list|build|inspect``: the task images and their state."""
+"""``sandbox images list|build|lock|inspect``: the task images and their state."""
 
 from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Sequence
 from fnmatch import fnmatchcase
 
 from sandbox.commands.engine import add_engine, open_engine
 from sandbox.commands.sizes import megabytes
+from sandbox.conformance.imagenames import ALL
 from sandbox.conformance.prepare import prepare_images
 from sandbox.engine.client import Engine
-from sandbox.engine.imagebuild.definition import image_definitions
+from sandbox.engine.imagebuild.definition import ImageDef, image_definitions
+from sandbox.engine.imagelock import LockedBase, lock_bases
 from sandbox.engine.images import build_image, image_definition, inspect_image, list_images
-from sandbox.errors import ExitCode, NothingSelected, PrerequisiteMissing
+from sandbox.errors import ExitCode, IntegrityError, NothingSelected, PrerequisiteMissing
 from sandbox.progress import progress
 
 
@@ -22,11 +25,25 @@ def configure(parser: argparse.ArgumentParser) -> None:
     listing = actions.add_parser("list", help="all images: loaded, cached or absent")
     listing.add_argument("--json", action="store_true", help="print JSON")
     building = actions.add_parser("build", help="make and load images; what is there is kept")
-    building.add_argument("images", nargs="*", metavar="GLOB", help="which (default: all)")
+    building.add_argument(
+        "images",
+        nargs="*",
+        metavar="GLOB",
+        help="which; 'all': every one that can be made here (default: the default images)",
+    )
     building.add_argument(
         "--again", action="store_true", help="build once more and say whether the ID is the same"
     )
     add_engine(building)
+    locking = actions.add_parser(
+        "lock", help="ask the registries for the digests of Dockerfiles' base images, and pin them"
+    )
+    locking.add_argument("images", nargs="*", metavar="GLOB", help="which (default: all)")
+    locking.add_argument(
+        "--update", action="store_true", help="pin the new digest of a name that moved"
+    )
+    locking.add_argument("--json", action="store_true", help="print JSON")
+    add_engine(locking)
     inspecting = actions.add_parser("inspect", help="everything known of one image, as JSON")
     inspecting.add_argument("image", metavar="IMAGE")
 
@@ -35,6 +52,8 @@ def run(arguments: argparse.Namespace) -> ExitCode:
     """Do the action."""
     if arguments.action == "build":
         return _build(arguments)
+    if arguments.action == "lock":
+        return _lock(arguments)
     engine = _engine_or_none()
     try:
         if arguments.action == "list":
@@ -59,24 +78,67 @@ def _list(engine: Engine | None, *, as_json: bool) -> ExitCode:
     if as_json:
         print(json.dumps([record.model_dump(mode="json") for record in records], indent=2))
         return ExitCode.OK
+    width = max((len(record.name) for record in records), default=0)
     for record in records:
         size = "-" if record.size is None else megabytes(record.size)
         print(
-            f"{record.name:<14} {record.libc} {record.libc_version:<7} {record.platform:<15} "
-            f"{record.state:<7} {size:>7}  {record.image_id or 'not built yet'}"
+            f"{record.name:<{width}} {record.libc} {record.libc_version:<7} {record.platform:<15} "
+            f"{record.state:<8} {size:>7}  {record.image_id or 'not built yet'}"
         )
     return ExitCode.OK
 
 
-def _build(arguments: argparse.Namespace) -> ExitCode:
-    globs = arguments.images or ["*"]
-    names = [name for name in image_definitions() if any(fnmatchcase(name, glob) for glob in globs)]
-    if not names:
+def _chosen(globs: Sequence[str]) -> dict[str, ImageDef]:
+    found = {
+        name: item
+        for name, item in image_definitions().items()
+        if any(fnmatchcase(name, "*" if glob == ALL else glob) for glob in globs)
+    }
+    if not found:
         raise NothingSelected("no image matches", cure="see what there is: sandbox images list")
+    return found
+
+
+def _build(arguments: argparse.Namespace) -> ExitCode:
+    found = _chosen(arguments.images or [ALL])
+    if arguments.images:
+        names = [
+            name for name, item in found.items() if item.is_obtainable or name in arguments.images
+        ]
+    else:
+        names = [name for name, item in found.items() if item.default]
     with progress() as shown, open_engine(arguments, shown) as engine:
         if arguments.again:
-            for name in names:
-                build_image(image_definition(name), shown, again=True)
+            for name in (name for name in names if found[name].recipe is not None):
+                build_image(found[name], shown, again=True)
         for image in prepare_images(engine, names, shown).values():
             print(f"{image.name}: {image.image_id} ({image.ref})")
     return ExitCode.OK
+
+
+def _lock(arguments: argparse.Namespace) -> ExitCode:
+    found = _chosen(arguments.images or [ALL])
+    with progress() as shown, open_engine(arguments, shown) as engine:
+        bases = lock_bases(engine, found.values(), update=arguments.update)
+    if arguments.json:
+        print(json.dumps([base.model_dump(mode="json") for base in bases], indent=2))
+    for base in () if arguments.json else bases:
+        print(f"{base.image}: {base.base}: {base.state}: {base.digest or base.reason}")
+    _expect_pinned(bases)
+    return ExitCode.OK
+
+
+def _expect_pinned(bases: Sequence[LockedBase]) -> None:
+    if moved := [base for base in bases if base.state == "moved"]:
+        first = moved[0]
+        raise IntegrityError(
+            f"{len(moved)} base image(s) moved: {first.base} is {first.digest} now, "
+            f"{first.image} pins {first.before}",
+            cure="look at what changed there, then: sandbox images lock --update",
+        )
+    if unknown := [base for base in bases if base.state == "unknown"]:
+        raise PrerequisiteMissing(
+            f"no registry told the digest of {', '.join(base.base for base in unknown)}: "
+            f"{unknown[0].reason}",
+            cure="give the engine a way to the registry (proxy, mirror, docker login)",
+        )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 
+from sandbox.conformance.imagenames import read_image_words
 from sandbox.conformance.plan import Axes, CellSpec, Selection, make_plan
 from sandbox.conformance.profiles import PROFILES
 from sandbox.conformance.scenarios import SCENARIOS
@@ -14,10 +15,18 @@ from sandbox.harnesses.registry import Registered, registered
 
 def add_selection(parser: argparse.ArgumentParser) -> None:
     """Add the filters: one glob option an axis, whole cell ids, and the profile."""
-    for axis in ("harness", "image", "scenario"):
+    for axis in ("harness", "scenario"):
         parser.add_argument(
             f"--{axis}", action="append", default=[], metavar="GLOB", help=f"only such {axis} names"
         )
+    parser.add_argument(
+        "--image",
+        action="append",
+        default=[],
+        metavar="IMAGE",
+        help="a glob of defined names, 'all', an image reference (name:tag, name@digest), or a "
+        "file with one of these a line (default: the default images)",
+    )
     parser.add_argument(
         "--skip", action="append", default=[], metavar="GLOB", help="not such cells"
     )
@@ -37,8 +46,9 @@ def selected(arguments: argparse.Namespace) -> tuple[CellSpec, ...]:
     """Return the plan that the options ask for.
 
     Raises:
-        UsageError: an unknown name, or the adapter of a harness that is asked for is broken: a run
+        UsageError: an unknown name, a file of images that cannot be read, or the adapter of a harness that is asked for is broken: a run
             that left it out would look whole.
+        PrerequisiteMissing: an image is named whose base is not locked.
         NothingSelected: the filters leave no cell.
     """
     plan, broken = planned(arguments)
@@ -77,16 +87,19 @@ def _plan(arguments: argparse.Namespace, harnesses: tuple[str, ...]) -> tuple[Ce
     scenarios = tuple(
         scenario.name for scenario in SCENARIOS.values() if arguments.profile in scenario.profiles
     )
+    images = read_image_words(arguments.image, image_definitions())
+    if arguments.cells and not arguments.image:
+        images = images.model_copy(update={"globs": ()})
     axes = Axes(
         harnesses=harnesses,
-        images=tuple(image_definitions()),
+        images=images.known,
         scenarios=scenarios,
     )
     return make_plan(
         axes,
         Selection(
             harnesses=_harnesses(arguments),
-            images=tuple(arguments.image),
+            images=images.globs,
             scenarios=tuple(arguments.scenario),
             cells=tuple(arguments.cells),
             skip=tuple(arguments.skip),

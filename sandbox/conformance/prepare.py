@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
+from sandbox.conformance.imagenames import reference_of
 from sandbox.conformance.plan import CellSpec
 from sandbox.conformance.world import Way
 from sandbox.engine.client import Engine
+from sandbox.engine.given import ensure_given
 from sandbox.engine.imagebuild.definition import arch_of
 from sandbox.engine.images import LoadedImage, ensure_image, image_definition
 from sandbox.errors import Unsupported
@@ -19,11 +21,22 @@ from sandbox.runtimes.library import RuntimeLibrary
 def prepare_images(
     engine: Engine, names: Iterable[str], progress: Progress
 ) -> dict[str, LoadedImage]:
-    """Build and load the named images; two builds at once, since each waits for the network."""
+    """Build or pull, and load the named images; two at once, since each waits for the network.
+
+    A name with a reference in it (``imagenames.reference_of``) is somebody else's image.
+    """
     wanted = sorted(set(names))
     with ThreadPoolExecutor(max_workers=2, thread_name_prefix="image") as pool:
-        made = pool.map(lambda name: ensure_image(engine, image_definition(name), progress), wanted)
+        made = pool.map(lambda name: prepare_image(engine, name, progress), wanted)
         return dict(zip(wanted, made, strict=True))
+
+
+def prepare_image(engine: Engine, name: str, progress: Progress) -> LoadedImage:
+    """Build or pull, and load one image; see ``ensure_image`` and ``ensure_given``."""
+    reference = reference_of(name)
+    if reference is None:
+        return ensure_image(engine, image_definition(name), progress)
+    return ensure_given(engine, name, reference, progress)
 
 
 def prepare_bundles(
@@ -54,14 +67,20 @@ def prepare(
 ) -> dict[str, LoadedImage]:
     """Make everything ready that the plan's cells use; return the loaded images by name.
 
-    Images and runtimes come from different places, so they are made ready side by side.
+    Images and runtimes come from different places, so they are made ready side by side; only what
+    a reference needs is known when its image is there.
     """
+    given = {cell.image for cell in plan if reference_of(cell.image) is not None}
+    arch = arch_of(engine.info.architecture)
     pairs = {
-        (cell.harness, image_definition(cell.image).platform(arch_of(engine.info.architecture)))
+        (cell.harness, image_definition(cell.image).platform(arch))
         for cell in plan
+        if cell.image not in given
     }
     with ThreadPoolExecutor(max_workers=1, thread_name_prefix="runtimes") as pool:
         bundles = pool.submit(prepare_bundles, library, pairs, progress, way)
         images = prepare_images(engine, (cell.image for cell in plan), progress)
         bundles.result()
+    more = {(cell.harness, images[cell.image].platform) for cell in plan if cell.image in given}
+    prepare_bundles(library, more - pairs, progress)
     return images

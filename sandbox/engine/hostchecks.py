@@ -82,12 +82,12 @@ def _size(folder: Path) -> int:
 
 
 def images_to_build(engine: Engine | None) -> tuple[str, ...]:
-    """Name the images that mmdebstrap makes and that are neither on the engine nor cached."""
+    """Name the default images that mmdebstrap makes and that are neither loaded nor cached."""
     absent = {item.name for item in list_images(engine) if item.state == "absent"}
     return tuple(
         name
         for name, definition in image_definitions().items()
-        if name in absent and isinstance(definition.recipe, BootstrapRecipe)
+        if name in absent and definition.default and isinstance(definition.recipe, BootstrapRecipe)
     )
 
 

@@ -44,11 +44,14 @@ __all__ = [
     "list_images",
 ]
 
-State = Literal["loaded", "cached", "absent"]
+State = Literal["loaded", "cached", "absent", "unlocked"]
 
 
 class LoadedImage(BaseModel):
-    """An image that is on the engine; ``size`` is bytes, ``route`` how it was made."""
+    """An image that is on the engine; ``size`` is bytes, ``route`` how it was made.
+
+    A ``given`` one was made by somebody else: it has no recipe.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -60,12 +63,12 @@ class LoadedImage(BaseModel):
     arch: Arch
     platform: str
     recipe_sha256: str
-    route: Route
+    route: Route | Literal["given"]
     size: int
 
 
 class ImageRecord(BaseModel):
-    """One line of ``sandbox images list``."""
+    """One line of ``sandbox images list``; ``unlocked``: its base has no digest yet."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -186,6 +189,7 @@ def inspect_image(
     found = find_loaded(EngineStore(engine), job) if engine else None
     on_engine, route = found or (None, routes_of(definition)[0])
     state: State = "loaded" if on_engine else "cached" if built else "absent"
+    state = state if on_engine or definition.is_obtainable else "unlocked"
     expected = definition.expect.get(arch)
     record = ImageRecord(
         name=definition.name,
@@ -205,7 +209,7 @@ def inspect_image(
         definition=definition.model_dump(mode="json", exclude={"folder"}, exclude_none=True),
         expected_image_id=expected,
         labels=on_engine.labels if on_engine else built.labels if built else job.labels(route),
-        layers=on_engine.layers if on_engine else (built.diff_id,) if built else (),
+        layers=on_engine.layers if on_engine else built.layers if built else (),
         packages=built.packages if built else (),
         archive=str(archive_path(job)) if built else None,
         archive_sha256=built.archive_sha256 if built else None,

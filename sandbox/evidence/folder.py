@@ -62,8 +62,11 @@ class CellFiles:
 
 
 def cell_folder(run: Path, cell_id: str) -> Path:
-    """Return where the cell of that id is kept below the run folder."""
-    return run / "cells" / cell_id
+    """Return where the cell of that id is kept below the run folder.
+
+    An image reference in the id has colons, which archives of artifacts do not take.
+    """
+    return run / "cells" / cell_id.replace(":", "=")
 
 
 def write_run(run: Path, record: RunRecord) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from sandbox.conformance.prepare import prepare_images
 from sandbox.engine.client import Engine
-from sandbox.engine.imagebuild.definition import image_definitions
+from sandbox.engine.imagebuild.definition import default_images
 from sandbox.progress import PlainProgress
 from tests.conformance.cli import Ended, sandbox
 
@@ -16,7 +16,7 @@ from tests.conformance.cli import Ended, sandbox
 @pytest.fixture(scope="session")
 def image_refs(engine: Engine) -> dict[str, str]:
     """Give the engine's reference of each task image by its name."""
-    images = prepare_images(engine, image_definitions(), PlainProgress(quiet=True))
+    images = prepare_images(engine, default_images(), PlainProgress(quiet=True))
     return {name: image.ref for name, image in images.items()}
 
 

@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 
 from sandbox.engine.client import Engine
-from sandbox.engine.imagebuild.definition import image_definitions
+from sandbox.engine.imagebuild.definition import default_images
 from sandbox.engine.images import ensure_image, image_definition
 from sandbox.engine.owner import PROJECT_FILTER, Ownership
 from sandbox.engine.sandbox import Sandbox
 from sandbox.progress import PlainProgress
 
 CHOSEN = os.environ.get("SANDBOX_TEST_IMAGES", "")
-IMAGES = CHOSEN.split(",") if CHOSEN else sorted(image_definitions())
+IMAGES = CHOSEN.split(",") if CHOSEN else sorted(default_images())
 
 
 @pytest.fixture(scope="session")

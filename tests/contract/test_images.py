@@ -31,6 +31,9 @@ from sandbox.engine.images import (
     inspect_image,
     list_images,
 )
+from sandbox.engine.owner import Ownership
+from sandbox.engine.sandbox import Sandbox
+from sandbox.engine.still import still_facts
 from sandbox.errors import (
     CacheUnusable,
     EngineFailure,
@@ -49,8 +52,7 @@ QUIET = PlainProgress(quiet=True)
 def loaded(engine: Engine) -> dict[str, LoadedImage]:
     """Both images, by way of the normal cache."""
     return {
-        name: ensure_image(engine, definition, PlainProgress())
-        for name, definition in image_definitions().items()
+        name: ensure_image(engine, image_definitions()[name], PlainProgress()) for name in NAMES
     }
 
 
@@ -504,3 +506,50 @@ def test_a_local_base_that_is_not_there(engine: Engine, mine: ImageDef, tmp_path
     definition = dockerfile(mine, tmp_path, "ARG BASE\nFROM ${BASE}\n", f"sha256:{'0' * 64}")
     with pytest.raises(PrerequisiteMissing, match="which the engine does not have"):
         ensure_image(engine, definition, QUIET, host=Host(cache=tmp_path))
+
+
+# Images that are small changes of others, or hardly anything
+
+
+@pytest.mark.parametrize("name", ["alpine-3.23-nonroot", "busybox-only", "no-shell"])
+def test_a_small_image_comes_out_the_same_twice(
+    engine: Engine, cache: Path, tmp_path: Path, name: str
+) -> None:
+    """Built anew in an empty cache it is what the normal cache and the engine have."""
+    definition = image_definitions()[name]
+    known = ensure_image(engine, definition, QUIET)
+    assert build_image(definition, QUIET, host=Host(cache=cache)).image_id == known.image_id
+
+
+def test_a_derived_image_keeps_its_base_once(
+    engine: Engine, loaded: dict[str, LoadedImage]
+) -> None:
+    image = ensure_image(engine, image_definitions()["alpine-3.23-nonroot"], QUIET)
+    base, own = EngineStore(engine).find(image.ref).layers
+    assert EngineStore(engine).find(loaded["alpine-3.23"].ref).layers == (base,)
+    assert own != base
+    said = run(engine, image, "id -un; echo $HOME; pwd; touch here && ls; touch ../x 2>&1 || true")
+    assert said.splitlines()[:4] == ["agent", "/home/agent", "/srv/tasks/one", "here"]
+    assert "Permission denied" in said
+
+
+def test_what_an_image_without_a_shell_is_can_be_told(engine: Engine) -> None:
+    image = ensure_image(engine, image_definitions()["no-shell"], QUIET)
+    facts = still_facts(engine, image.ref)
+    assert (facts.libc, facts.libc_version, facts.sh) == ("glibc", "2.36", "none")
+    assert set(facts.tools) == {"cat", "env", "sleep"}
+    assert (facts.uid, facts.home, facts.workdir) == (0, "/root", "/workspace")
+
+
+def test_still_and_asked_facts_are_the_same(
+    engine: Engine, loaded: dict[str, LoadedImage], owner: Ownership
+) -> None:
+    """Reading the files alone tells what asking in the sandbox does."""
+    with Sandbox(engine, loaded["alpine-3.23"].ref, owner=owner) as box:
+        asked = box.facts()
+    still = still_facts(engine, loaded["alpine-3.23"].ref)
+    told = ("libc", "libc_version", "loaders", "platform", "uid", "gid", "user", "home", "workdir",
+            "path", "tools", "ca_file", "distribution")  # fmt: skip
+    assert {name: getattr(still, name) for name in told} == {
+        name: getattr(asked, name) for name in told
+    }

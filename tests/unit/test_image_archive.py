@@ -130,7 +130,7 @@ def test_a_layer_holds_what_went_in(
     entries = made(*tree)
     path = tmp_path_factory.getbasetemp() / "layer.tar"
     path.write_bytes(layer(entries))
-    with tar_entries(path) as read:
+    with path.open("rb") as stream, tar_entries(stream) as read:
         assert described(read) == described(entries)
         assert layer(made(*read)) == layer(entries)
 
@@ -324,12 +324,16 @@ def test_devices_and_the_root_itself_are_left_out(tmp_path: Path) -> None:
             info = tarfile.TarInfo(name)
             info.type = kind
             target.addfile(info)
-    with tar_entries(path) as read:
+    with path.open("rb") as stream, tar_entries(stream) as read:
         assert [item.path for item in read] == ["f"]
 
 
 def test_a_broken_tar_is_an_integrity_error(tmp_path: Path) -> None:
     path = tmp_path / "root.tar"
     path.write_bytes(b"no tar" * 200)
-    with pytest.raises(IntegrityError, match=r"root\.tar"), tar_entries(path):
+    with (
+        path.open("rb") as stream,
+        pytest.raises(IntegrityError, match=r"root\.tar"),
+        tar_entries(stream),
+    ):
         pass

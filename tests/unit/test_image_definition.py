@@ -11,10 +11,11 @@ from sandbox.engine.imagebuild.definition import (
     BootstrapRecipe,
     DiskRecipe,
     arch_of,
+    default_images,
     image_definitions,
     load_definition,
 )
-from sandbox.errors import ExitCode, Unsupported, UsageError
+from sandbox.errors import ExitCode, PrerequisiteMissing, Unsupported, UsageError
 
 BASIC = """
 name = "tiny"
@@ -42,9 +43,12 @@ def write(tmp_path: Path, text: str, *, name: str = "tiny") -> Path:
     return folder
 
 
-def test_the_shipped_definitions_are_the_two_images() -> None:
+def test_the_shipped_definitions() -> None:
     definitions = image_definitions()
-    assert list(definitions) == ["alpine-3.23", "debian-12"]
+    assert default_images() == ("alpine-3.23", "debian-12")
+    unlocked = {name for name, item in definitions.items() if not item.is_obtainable}
+    assert unlocked == {"golang-1.24", "node-22-alpine", "python-3.12-slim", "ubuntu-24.04"}
+    assert definitions["busybox-only"].platform("x64") == "linux-x64-none"
     assert isinstance(definitions["debian-12"].recipe, BootstrapRecipe)
     assert isinstance(definitions["alpine-3.23"].recipe, DiskRecipe)
     assert definitions["debian-12"].platform("x64") == "linux-x64-gnu"
@@ -55,6 +59,38 @@ def test_the_shipped_definitions_are_the_two_images() -> None:
 def test_the_shipped_definitions_name_no_host() -> None:
     for path in IMAGES.rglob("image.toml"):
         assert not re.search(r"https?://|\b[a-z-]+\.(org|com|io|net)\b", path.read_text()), path
+
+
+def test_the_default_images_keep_their_names_on_the_engine() -> None:
+    """A new key of image.toml must not rename (and so rebuild) what every machine has."""
+    hashes = {name: image_definitions()[name].recipe_sha256("x64", "recipe")[:12]
+              for name in default_images()}  # fmt: skip
+    assert hashes == {"alpine-3.23": "bbc6824d7498", "debian-12": "ae53071e5448"}
+
+
+def test_a_base_without_a_digest_is_not_locked(tmp_path: Path) -> None:
+    text = BASIC.replace("recipe", "registry").partition("[registry]\n")[0]
+    folder = write(tmp_path, text + '[registry]\nbase = "some:1"\n')
+    (folder / "Dockerfile").write_text("ARG BASE\nFROM ${BASE}\n")
+    definition = load_definition(folder)
+    assert not definition.is_obtainable
+    assert definition.registry is not None
+    with pytest.raises(PrerequisiteMissing, match=r"(?s)some:1 is not pinned.*images lock"):
+        definition.registry.reference  # noqa: B018
+
+
+def test_what_is_derived_follows_its_base(tmp_path: Path) -> None:
+    write(tmp_path, BASIC)
+    text = BASIC.replace('"tiny"', '"more"').partition("[recipe]")[0]
+    more = tmp_path / "more"
+    more.mkdir()
+    (more / "image.toml").write_text(text + '[recipe]\nkind = "derived"\nbase = "tiny"\n')
+    before = load_definition(more).recipe_sha256("x64", "recipe")
+    write(tmp_path, BASIC.replace("bookworm", "trixie"))
+    assert load_definition(more).recipe_sha256("x64", "recipe") != before
+    (more / "image.toml").write_text(text + '[recipe]\nkind = "derived"\nbase = "more"\n')
+    with pytest.raises(UsageError, match=r"recipe\.base: more has no recipe of its own"):
+        load_definition(more).base()
 
 
 def test_every_default_is_filled_in(tmp_path: Path) -> None:

@@ -1,7 +1,8 @@
 """Write a docker-archive whose bytes, and so its image ID, depend on nothing but the input.
 
-The format of ``docker save``: one uncompressed layer, a configuration with a fixed ``created``,
-and manifest.json. The image ID is the SHA-256 of the configuration (Docker image spec v1.2).
+The format of ``docker save``: one uncompressed layer (two for an image on top of another), a
+configuration with a fixed ``created``, and manifest.json. The image ID is the SHA-256 of the
+configuration (Docker image spec v1.2).
 """
 
 from __future__ import annotations
@@ -9,8 +10,10 @@ from __future__ import annotations
 import hashlib
 import json
 import tarfile
-from collections.abc import Iterable, Mapping
-from contextlib import closing
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, BinaryIO, Protocol, cast
 
 from pydantic import BaseModel, ConfigDict
@@ -21,6 +24,7 @@ from sandbox.engine.imagebuild.tree import Entry, Kind
 from sandbox.errors import IntegrityError
 
 _LAYER = "layer.tar"
+_BELOW = "below.tar"
 _MANIFEST = "manifest.json"
 _CHUNK = 1 << 18
 _TYPES = {
@@ -43,6 +47,22 @@ class Written(BaseModel):
     image_id: str
     diff_id: str
     layer_size: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Layer:
+    """A layer that is there already: an archive of ours begins with it."""
+
+    archive: Path
+    diff_id: str
+    size: int
+
+    @contextmanager
+    def opened(self) -> Iterator[BinaryIO]:
+        """Give the archive's file, positioned where the layer begins."""
+        with self.archive.open("rb") as stream:
+            stream.seek(tarfile.BLOCKSIZE)
+            yield stream
 
 
 class _Sink(Protocol):
@@ -76,6 +96,7 @@ def write_archive(
     arch: Arch,
     labels: Mapping[str, str],
     reference: str,
+    below: Layer | None = None,
 ) -> Written:
     """Write the archive to the seekable, empty file ``target`` in one pass.
 
@@ -88,15 +109,23 @@ def write_archive(
         arch: for the configuration.
         labels: for the configuration.
         reference: ``name:tag`` that loading gives the image.
+        below: the layer that ``entries`` go on top of.
+
+    Raises:
+        IntegrityError: the layer below is not the one it is said to be.
     """
     target.write(_header(_LAYER, 0))
     layer = _Counted(target)
     write_layer(layer, entries)
     target.write(b"\0" * (-layer.size % tarfile.BLOCKSIZE))
-    config = config_json(settings=settings, arch=arch, labels=labels, diff_id=layer.digest)
+    if below is not None:
+        _add_layer(target, below)
+    diff_ids = [*([below.diff_id] if below else []), layer.digest]
+    config = config_json(settings=settings, arch=arch, labels=labels, diff_ids=diff_ids)
     config_hash = hashlib.sha256(config).hexdigest()
     _add(target, f"{config_hash}.json", config)
-    manifest = [{"Config": f"{config_hash}.json", "RepoTags": [reference], "Layers": [_LAYER]}]
+    manifest: list[dict[str, Any]] = [{"Config": f"{config_hash}.json", "RepoTags": [reference]}]
+    manifest[0]["Layers"] = [*([_BELOW] if below else []), _LAYER]
     _add(target, _MANIFEST, _json(manifest))
     target.write(b"\0" * 2 * tarfile.BLOCKSIZE)
     target.seek(0)
@@ -125,9 +154,9 @@ def write_layer(target: _Sink, entries: Iterable[Entry]) -> None:
 
 
 def config_json(
-    *, settings: Settings, arch: Arch, labels: Mapping[str, str], diff_id: str
+    *, settings: Settings, arch: Arch, labels: Mapping[str, str], diff_ids: Sequence[str]
 ) -> bytes:
-    """Give the image configuration; its SHA-256 is the image ID."""
+    """Give the image configuration; its SHA-256 is the image ID. Layers are lowest first."""
     created = settings.created.strftime("%Y-%m-%dT%H:%M:%SZ")
     return _json(
         _ARCHITECTURE[arch]
@@ -141,10 +170,23 @@ def config_json(
                 "User": settings.user,
                 "WorkingDir": settings.workdir,
             },
-            "history": [{"created": created, "created_by": "sandbox images build"}],
-            "rootfs": {"type": "layers", "diff_ids": [diff_id]},
+            "history": [{"created": created, "created_by": "sandbox images build"}] * len(diff_ids),
+            "rootfs": {"type": "layers", "diff_ids": list(diff_ids)},
         }
     )
+
+
+def _add_layer(target: BinaryIO, below: Layer) -> None:
+    target.write(_header(_BELOW, below.size))
+    copied = _Counted(target)
+    with below.opened() as source:
+        while copied.size < below.size and (
+            data := source.read(min(_CHUNK, below.size - copied.size))
+        ):
+            copied.write(data)
+    if copied.digest != below.diff_id:
+        raise IntegrityError(f"{below.archive} holds {copied.digest}, not {below.diff_id}")
+    target.write(b"\0" * (-copied.size % tarfile.BLOCKSIZE))
 
 
 def _info(item: Entry) -> tarfile.TarInfo:

@@ -124,7 +124,7 @@ def bootstrapped(job: Job, recipe: BootstrapRecipe, folder: Path) -> Iterator[tu
             failures.append(done)
         else:
             raise _failure(job, failures[0], folder)
-    with tar_entries(target) as entries:
+    with target.open("rb") as stream, tar_entries(stream) as entries:
         yield entries
 
 

@@ -5,19 +5,22 @@ from __future__ import annotations
 import shutil
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from sandbox.cache import locked, published
-from sandbox.engine.imagebuild.archive import Written, write_archive
+from sandbox.engine.imagebuild.archive import Layer, Written, write_archive
 from sandbox.engine.imagebuild.bootstrap import SELECTION as BOOTSTRAP_SELECTION
 from sandbox.engine.imagebuild.bootstrap import bootstrapped
-from sandbox.engine.imagebuild.definition import Arch, BootstrapRecipe
+from sandbox.engine.imagebuild.definition import Arch, BootstrapRecipe, DerivedRecipe
 from sandbox.engine.imagebuild.job import Job
+from sandbox.engine.imagebuild.layout import on_top, whole
 from sandbox.engine.imagebuild.packages import Package, check_libc, difference, read_packages
-from sandbox.engine.imagebuild.tree import Entry, canonical
+from sandbox.engine.imagebuild.tartree import tar_entries
+from sandbox.engine.imagebuild.tree import Entry, Selection, canonical
 from sandbox.engine.imagebuild.wheel import SELECTION as DISK_SELECTION
 from sandbox.engine.imagebuild.wheel import disk_from_wheel, file_sha256
 from sandbox.errors import IntegrityError
@@ -30,7 +33,8 @@ class BuiltImage(BaseModel):
     """What is known of an image archive in the cache; kept beside it as ``image.json``.
 
     Sizes are bytes, ``seconds`` is how long the build took. ``packages`` explains why another
-    build of the same recipe has another ``image_id``.
+    build of the same recipe has another ``image_id``. ``diff_id`` and ``layer_size`` are the top
+    layer's; ``below`` is the diff ID of the layer of the image it is derived from.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -41,12 +45,18 @@ class BuiltImage(BaseModel):
     recipe_sha256: str
     image_id: str
     diff_id: str
+    below: str | None = None
     layer_size: int
     archive_sha256: str
     archive_size: int
     labels: dict[str, str]
     packages: tuple[Package, ...]
     seconds: float
+
+    @property
+    def layers(self) -> tuple[str, ...]:
+        """Give the diff IDs, lowest first."""
+        return (*([self.below] if self.below else []), self.diff_id)
 
 
 def archive_path(job: Job) -> Path:
@@ -108,10 +118,9 @@ def _build(job: Job, entry: Path) -> BuiltImage:
     with published(entry) as fresh:
         work = fresh / "work"
         work.mkdir(parents=True)
-        with _rootfs(job, work) as entries:
-            packages = read_packages(entries)
-            check_libc(job.definition, packages)
-            written = _write(job, fresh / _ARCHIVE, entries, packages)
+        with _made(job, work) as made:
+            check_libc(job.definition, made.packages)
+            written = _write(job, fresh / _ARCHIVE, made)
         shutil.rmtree(work)
         _check_expected(job, written.image_id)
         record = BuiltImage(
@@ -121,8 +130,9 @@ def _build(job: Job, entry: Path) -> BuiltImage:
             recipe_sha256=job.recipe_sha256("recipe"),
             archive_sha256=file_sha256(fresh / _ARCHIVE),
             archive_size=(fresh / _ARCHIVE).stat().st_size,
-            labels=job.labels("recipe", packages),
-            packages=packages,
+            labels=job.labels("recipe", made.packages),
+            packages=made.packages,
+            below=made.below.diff_id if made.below else None,
             seconds=round(time.monotonic() - started, 3),
             **written.model_dump(),
         )
@@ -132,36 +142,67 @@ def _build(job: Job, entry: Path) -> BuiltImage:
     return record
 
 
-@contextmanager
-def _rootfs(job: Job, work: Path) -> Iterator[tuple[Entry, ...]]:
+@dataclass(frozen=True, kw_only=True)
+class _Made:
+    """What a recipe gave: entries in canonical order, what they go on top of, the packages."""
+
+    entries: tuple[Entry, ...]
+    packages: tuple[Package, ...]
+    below: Layer | None = None
+
+
+def _made(job: Job, work: Path) -> AbstractContextManager[_Made]:
     recipe = job.definition.recipe
     assert recipe is not None
+    if isinstance(recipe, DerivedRecipe):
+        return _derived(job)
     if isinstance(recipe, BootstrapRecipe):
-        made, selection = bootstrapped(job, recipe, work), BOOTSTRAP_SELECTION
-    else:
-        made, selection = disk_from_wheel(job, recipe, work), DISK_SELECTION
+        return _whole(job, bootstrapped(job, recipe, work), BOOTSTRAP_SELECTION)
+    return _whole(job, disk_from_wheel(job, recipe, work), DISK_SELECTION)
+
+
+@contextmanager
+def _whole(
+    job: Job, made: AbstractContextManager[tuple[Entry, ...]], selection: Selection
+) -> Iterator[_Made]:
+    with made as found:
+        layout, settings = job.definition.layout, job.definition.config
+        entries = _canonical(job, whole(found, layout, epoch=settings.epoch), selection)
+        yield _Made(entries=entries, packages=read_packages(entries))
+
+
+@contextmanager
+def _derived(job: Job) -> Iterator[_Made]:
+    base = replace(job, definition=job.definition.base())
+    built = built_image(base)
+    below = Layer(archive=archive_path(base), diff_id=built.diff_id, size=built.layer_size)
+    with below.opened() as stream, tar_entries(stream) as found:
+        changed = on_top(found, job.definition.layout, epoch=job.definition.config.epoch)
+        entries = _canonical(job, changed, Selection(drop=()))
+        yield _Made(entries=entries, packages=built.packages, below=below)
+
+
+def _canonical(job: Job, entries: tuple[Entry, ...], selection: Selection) -> tuple[Entry, ...]:
     settings = job.definition.config
-    with made as entries:
-        yield canonical(
-            entries,
-            selection=selection,
-            epoch=settings.epoch,
-            workdir=settings.workdir,
-            owner=settings.user,
-        )
+    return canonical(
+        entries,
+        selection=selection,
+        epoch=settings.epoch,
+        workdir=settings.workdir,
+        owner=settings.user,
+    )
 
 
-def _write(
-    job: Job, path: Path, entries: tuple[Entry, ...], packages: tuple[Package, ...]
-) -> Written:
+def _write(job: Job, path: Path, made: _Made) -> Written:
     with job.step("archive"), path.open("wb") as target:
         return write_archive(
             target,
-            entries,
+            made.entries,
             settings=job.definition.config,
             arch=job.arch,
-            labels=job.labels("recipe", packages),
+            labels=job.labels("recipe", made.packages),
             reference=job.reference("recipe"),
+            below=made.below,
         )
 
 

