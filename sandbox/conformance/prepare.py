@@ -9,10 +9,11 @@ from sandbox.conformance.imagenames import reference_of
 from sandbox.conformance.plan import CellSpec
 from sandbox.conformance.world import Way
 from sandbox.engine.client import Engine
-from sandbox.engine.given import ensure_given
+from sandbox.engine.given import ensure_given, find_given
 from sandbox.engine.imagebuild.definition import arch_of
+from sandbox.engine.imagebuild.store import EngineStore, FoundImage
 from sandbox.engine.images import LoadedImage, ensure_image, image_definition
-from sandbox.errors import Unsupported
+from sandbox.errors import NotFound, Unsupported
 from sandbox.progress import Progress
 from sandbox.runtimes.collection import RuntimeCollection
 from sandbox.runtimes.library import RuntimeLibrary
@@ -37,6 +38,18 @@ def prepare_image(engine: Engine, name: str, progress: Progress) -> LoadedImage:
     if reference is None:
         return ensure_image(engine, image_definition(name), progress)
     return ensure_given(engine, name, reference, progress)
+
+
+def find_image(engine: Engine, name: str, progress: Progress) -> FoundImage:
+    """Say what the engine says of an image; build or pull it when the engine does not have it."""
+    reference = reference_of(name)
+    if reference is not None:
+        return find_given(engine, reference, progress)
+    loaded = ensure_image(engine, image_definition(name), progress)
+    found = EngineStore(engine).find(loaded.ref)
+    if found is None:
+        raise NotFound(f"the engine has lost the image {loaded.ref}", cure="run it again")
+    return found
 
 
 def prepare_bundles(

@@ -177,7 +177,7 @@ class Runner:
             return int(state["Pid"])
         if state["ExitCode"] in KEEPER_REFUSED:
             raise Unsupported(
-                f"the image of container {name} has no /bin/sh that runs here",
+                "the image has no /bin/sh that runs here",
                 cure="use an image of this platform with a POSIX sh",
             )
         raise ContainerGone(

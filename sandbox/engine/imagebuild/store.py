@@ -16,7 +16,10 @@ from sandbox.progress import Step
 
 
 class FoundImage(BaseModel):
-    """What an engine says of an image; ``size`` is bytes, ``layers`` are diff IDs, lowest first."""
+    """What an engine says of an image; ``size`` is bytes, ``layers`` are diff IDs, lowest first.
+
+    ``healthcheck`` begins with NONE, CMD or CMD-SHELL (Docker image spec v1.2).
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -30,6 +33,9 @@ class FoundImage(BaseModel):
     cmd: tuple[str, ...]
     user: str
     workdir: str
+    entrypoint: tuple[str, ...] = ()
+    volumes: tuple[str, ...] = ()
+    healthcheck: tuple[str, ...] = ()
 
 
 class ImageStore(Protocol):
@@ -70,6 +76,9 @@ class EngineStore:
             cmd=tuple(config.get("Cmd") or ()),
             user=config.get("User") or "",
             workdir=config.get("WorkingDir") or "",
+            entrypoint=tuple(config.get("Entrypoint") or ()),
+            volumes=tuple(sorted(config.get("Volumes") or ())),
+            healthcheck=tuple((config.get("Healthcheck") or {}).get("Test") or ()),
         )
 
     def load(self, archive: Path, step: Step) -> None:

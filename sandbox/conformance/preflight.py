@@ -1,0 +1,201 @@
+"""Looks an image over in about a second, and foretells what each harness will do in it."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from typing import Any
+
+from sandbox.agents.look import Look
+from sandbox.agents.overlap import Mount, mount_of
+from sandbox.conformance.forecast import foretell, foretell_refusal, seen_roots
+from sandbox.conformance.imagenames import reference_of
+from sandbox.conformance.imagenotes import PROJECT_FILES, locale_of, notes
+from sandbox.conformance.prepare import find_image
+from sandbox.engine.client import Engine
+from sandbox.engine.facts import ImageFacts
+from sandbox.engine.imagebuild.store import FoundImage
+from sandbox.engine.owner import Ownership
+from sandbox.engine.sandbox import Sandbox
+from sandbox.engine.still import still_facts
+from sandbox.errors import CouldNotFindOut, SandboxError, Unsupported
+from sandbox.evidence.preflight import ImagePreflight, PlaceFacts, PreflightReport
+from sandbox.harnesses.base import Harness
+from sandbox.progress import PlainProgress, Progress
+from sandbox.runtimes.library import RuntimeLibrary
+
+_OPTIONS = ("ro", "noexec", "nosuid", "nodev")
+_SAME = (
+    *("platform", "architecture", "distribution", "libc", "libc_version", "loaders"),
+    *("uid", "gid", "user", "home", "workdir", "sh", "ca_file"),
+)
+_MORE = ("/dev/shm", "/var/tmp")  # noqa: S108 - they are looked at
+_FIND = """
+workdir=$1 home=$2
+shift 2
+for name do
+    [ ! -e "$workdir/$name" ] || printf 'workdir %s\\n' "$name"
+    [ ! -e "$home/$name" ] || printf 'home %s\\n' "$name"
+done
+"""
+
+
+def preflight(
+    engine: Engine,
+    names: Sequence[str],
+    harnesses: Mapping[str, Harness],
+    library: RuntimeLibrary,
+    progress: Progress,
+    *,
+    jobs: int | None = None,
+) -> PreflightReport:
+    """Look every image over, ``jobs`` at a time; an image that fails is a line of the report.
+
+    Args:
+        engine: where they run; images that it does not have are built or pulled first.
+        names: what cells call them (``imagenames``).
+        harnesses: by name.
+        library: the lock.
+        progress: counts images.
+        jobs: one more than cores by default, since a look waits for the engine a lot.
+    """
+    began = time.monotonic()
+    at_once = jobs or (os.cpu_count() or 1) + 1
+    found: dict[str, ImagePreflight] = {}
+    library.lock()  # read once, before threads ask for it
+    with (
+        progress.step(f"looking at {len(names)} image(s)") as step,
+        ThreadPoolExecutor(max_workers=at_once, thread_name_prefix="preflight") as pool,
+    ):
+        step.total(len(names))
+        futures = [pool.submit(look_over, engine, name, harnesses, library) for name in names]
+        for future in as_completed(futures):
+            one = future.result()
+            found[one.name] = one
+            step.advance(1)
+            progress.say(
+                f"{one.name}: {one.error or one.platform or one.libc} ({one.seconds:.1f} s)"
+            )
+    return PreflightReport(
+        images=tuple(found[name] for name in names),
+        seconds=round(time.monotonic() - began, 3),
+        jobs=at_once,
+        engine=f"{engine.info.product} {engine.info.version}",
+    )
+
+
+def look_over(
+    engine: Engine, name: str, harnesses: Mapping[str, Harness], library: RuntimeLibrary
+) -> ImagePreflight:
+    """Look one image over; what cannot be found out is the record's ``error``."""
+    began = time.monotonic()
+    try:
+        image = find_image(engine, name, PlainProgress(quiet=True))
+        record = _Looking(engine, name, image, harnesses, library).record()
+    except SandboxError as error:
+        record = ImagePreflight(
+            name=name, reference=reference_of(name), error=error.message, cure=error.cure
+        )
+    return record.model_copy(update={"seconds": round(time.monotonic() - began, 3)})
+
+
+class _Looking:
+    def __init__(
+        self,
+        engine: Engine,
+        name: str,
+        image: FoundImage,
+        harnesses: Mapping[str, Harness],
+        library: RuntimeLibrary,
+    ) -> None:
+        self._engine = engine
+        self._name = name
+        self._image = image
+        self._harnesses = harnesses.values()
+        self._library = library
+
+    def record(self) -> ImagePreflight:
+        owner = Ownership.current(run_id="preflight", cell_id=self._name)
+        try:
+            with Sandbox(self._engine, self._image.image_id, owner=owner) as box:
+                return self._asked(box)
+        except Unsupported as error:
+            return self._read(error)
+
+    def _asked(self, box: Sandbox) -> ImagePreflight:
+        facts = box.facts()
+        look = seen_roots(box, facts, _MORE)
+        project, at_home = _project_files(box, facts)
+        return ImagePreflight(
+            **self._facts(facts),
+            places=_places(look),
+            notes=notes(self._image, facts, project, at_home),
+            forecasts=tuple(
+                foretell(harness, self._library, facts, look) for harness in self._harnesses
+            ),
+        )
+
+    def _read(self, error: Unsupported) -> ImagePreflight:
+        """Say what files alone tell: nothing can be asked, and no harness can be seeded."""
+        facts = still_facts(self._engine, self._image.image_id)
+        return ImagePreflight(
+            **self._facts(facts),
+            notes=notes(self._image, facts, (), ()),
+            forecasts=tuple(foretell_refusal(harness, error) for harness in self._harnesses),
+        )
+
+    def _facts(self, facts: ImageFacts) -> dict[str, Any]:
+        return {
+            "name": self._name,
+            "reference": reference_of(self._name),
+            "image_id": self._image.image_id,
+            "size": self._image.size,
+            **{key: getattr(facts, key) for key in _SAME},
+            "tools": tuple(sorted(facts.tools)),
+            "locale": locale_of(facts.env),
+            "entrypoint": self._image.entrypoint,
+            "cmd": self._image.cmd,
+            "volumes": self._image.volumes,
+            "healthcheck": self._image.healthcheck,
+        }
+
+
+def _places(look: Look) -> tuple[PlaceFacts, ...]:
+    roles = {0: "workdir", 1: "home"}
+    found: dict[str, PlaceFacts] = {}
+    for at, folder in enumerate(look.folders):
+        mount = None if folder.resolved is None else mount_of(folder.resolved, look.mounts)
+        found.setdefault(
+            folder.path,
+            PlaceFacts(
+                path=folder.path,
+                role=roles.get(at, "other"),
+                exists=folder.resolved is not None,
+                writable=folder.writable,
+                options=_options(mount),
+                free_mib=None if folder.free_kib is None else folder.free_kib >> 10,
+            ),
+        )
+    return tuple(found.values())
+
+
+def _options(mount: Mount | None) -> tuple[str, ...]:
+    return () if mount is None else tuple(one for one in _OPTIONS if one in mount.options)
+
+
+def _project_files(box: Sandbox, facts: ImageFacts) -> tuple[list[str], list[str]]:
+    """Name the agents' files in the workdir and in HOME, where that is another folder.
+
+    Raises:
+        CouldNotFindOut: the sandbox could not be asked.
+    """
+    argv = ["sh", "-c", _FIND, "sh", facts.workdir, facts.home, *PROJECT_FILES]
+    ended = box.exec(argv, cwd="/", deadline_s=30)
+    if ended.exit_code != 0:
+        raise CouldNotFindOut(f"cannot look into {facts.workdir}: {ended.stderr.text[-300:]}")
+    rows = [line.split(" ", 1) for line in ended.stdout.text.splitlines()]
+    project = [name for where, name in rows if where == "workdir"]
+    at_home = [name for where, name in rows if where == "home" and facts.home != facts.workdir]
+    return project, at_home
