@@ -13,6 +13,7 @@ from pathlib import Path
 from rich.console import Console
 
 from sandbox.commands.engine import add_engine, open_engine
+from sandbox.commands.library import open_library
 from sandbox.conformance.imagenames import image_lines, read_image_words
 from sandbox.conformance.plan import Axes, Selection, make_plan
 from sandbox.conformance.preflight import preflight
@@ -25,10 +26,10 @@ from sandbox.engine.imagebuild.definition import image_definitions
 from sandbox.errors import ExitCode, UsageError
 from sandbox.evidence.preflight import PreflightReport
 from sandbox.harnesses.base import Harness
-from sandbox.harnesses.registry import load_harnesses
+from sandbox.harnesses.registry import Registered, registered
 from sandbox.progress import Progress, progress
 from sandbox.report.preflight import preflight_report
-from sandbox.runtimes.library import RuntimeLibrary
+from sandbox.runtimes.collection import RuntimeCollection
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -65,11 +66,12 @@ def run(arguments: argparse.Namespace) -> ExitCode:
     if arguments.jobs is not None and arguments.jobs < 1:
         raise UsageError(f"--jobs {arguments.jobs}: at least one image at a time")
     names = _names(arguments)
-    harnesses = _harnesses(arguments.harness)
+    known = registered()
+    harnesses = _harnesses(arguments.harness, known)
     with (
         progress(quiet=arguments.quiet) as shown,
         open_engine(arguments, shown) as engine,
-        RuntimeLibrary(progress=shown) as library,
+        open_library(shown, known) as library,
     ):
         report = preflight(engine, names, harnesses, library, shown, jobs=arguments.jobs)
         if arguments.prove:
@@ -91,18 +93,17 @@ def _names(arguments: argparse.Namespace) -> tuple[str, ...]:
     return tuple(name for name in dict.fromkeys(found) if name in chosen)
 
 
-def _harnesses(globs: Sequence[str]) -> dict[str, Harness]:
-    known = load_harnesses()
-    axes = Axes(harnesses=tuple(known), images=("any",), scenarios=("any",))
+def _harnesses(globs: Sequence[str], known: Registered) -> dict[str, Harness]:
+    axes = Axes(harnesses=known.names, images=("any",), scenarios=("any",))
     plan = make_plan(axes, Selection(harnesses=tuple(globs)))
-    return {cell.harness: known[cell.harness] for cell in plan}
+    return {cell.harness: known.find(cell.harness) for cell in plan}
 
 
 def _proven(
     report: PreflightReport,
     engine: Engine,
     harnesses: dict[str, Harness],
-    library: RuntimeLibrary,
+    library: RuntimeCollection,
     shown: Progress,
 ) -> PreflightReport:
     plan = plan_of(report)

@@ -46,8 +46,8 @@ def selected(arguments: argparse.Namespace) -> tuple[CellSpec, ...]:
     """Return the plan that the options ask for.
 
     Raises:
-        UsageError: an unknown name, a file of images that cannot be read, or the adapter of a harness that is asked for is broken: a run
-            that left it out would look whole.
+        UsageError: an unknown name, a file of images that cannot be read, or the adapter of a
+            harness that is asked for is broken: a run that left it out would look whole.
         PrerequisiteMissing: an image is named whose base is not locked.
         NothingSelected: the filters leave no cell.
     """

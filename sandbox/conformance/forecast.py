@@ -18,8 +18,11 @@ from sandbox.engine.facts import ImageFacts
 from sandbox.errors import SandboxError, Unsupported
 from sandbox.evidence.preflight import Forecast
 from sandbox.harnesses.base import Harness
+from sandbox.runtimes.collection import RuntimeCollection
 from sandbox.runtimes.library import RuntimeEntry, RuntimeLibrary
 from sandbox.runtimes.needs import refusals
+
+Runtimes = RuntimeLibrary | RuntimeCollection
 
 
 def seen_roots(place: Place, facts: ImageFacts, more: Sequence[str] = ()) -> Look:
@@ -27,7 +30,7 @@ def seen_roots(place: Place, facts: ImageFacts, more: Sequence[str] = ()) -> Loo
     return look_at(place, [facts.workdir, facts.home, *ROOTS, *more])
 
 
-def foretell(harness: Harness, library: RuntimeLibrary, facts: ImageFacts, look: Look) -> Forecast:
+def foretell(harness: Harness, library: Runtimes, facts: ImageFacts, look: Look) -> Forecast:
     """Say what the harness will do in the image.
 
     Args:
@@ -48,7 +51,7 @@ def foretell_refusal(harness: Harness, error: SandboxError) -> Forecast:
     return Forecast(harness=harness.name, outcome="unknown", reason=error.message, cure=error.cure)
 
 
-def _fits(harness: Harness, library: RuntimeLibrary, facts: ImageFacts, look: Look) -> Forecast:
+def _fits(harness: Harness, library: Runtimes, facts: ImageFacts, look: Look) -> Forecast:
     platform = refuse_image(facts, harness)
     _expect_room(look, need_kib=0)
     needs = library.needs(harness.name, platform)
@@ -78,7 +81,7 @@ def _expect_room(look: Look, *, need_kib: int) -> None:
     )
 
 
-def _entry(library: RuntimeLibrary, harness: str, platform: str) -> RuntimeEntry:
+def _entry(library: Runtimes, harness: str, platform: str) -> RuntimeEntry:
     return next(
         entry
         for entry in library.entries()
@@ -95,3 +98,5 @@ def _refusable(harness: str, fits: Callable[[], Forecast]) -> Forecast:
         return fits()
     except (UnprocessableError, Unsupported) as error:
         return Forecast(harness=harness, outcome="cannot", reason=error.message, cure=error.cure)
+    except SandboxError as error:
+        return Forecast(harness=harness, outcome="unknown", reason=error.message, cure=error.cure)

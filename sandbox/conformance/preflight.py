@@ -10,7 +10,7 @@ from typing import Any
 
 from sandbox.agents.look import Look
 from sandbox.agents.overlap import Mount, mount_of
-from sandbox.conformance.forecast import foretell, foretell_refusal, seen_roots
+from sandbox.conformance.forecast import Runtimes, foretell, foretell_refusal, seen_roots
 from sandbox.conformance.imagenames import reference_of
 from sandbox.conformance.imagenotes import PROJECT_FILES, locale_of, notes
 from sandbox.conformance.prepare import find_image
@@ -24,7 +24,6 @@ from sandbox.errors import CouldNotFindOut, SandboxError, Unsupported
 from sandbox.evidence.preflight import ImagePreflight, PlaceFacts, PreflightReport
 from sandbox.harnesses.base import Harness
 from sandbox.progress import PlainProgress, Progress
-from sandbox.runtimes.library import RuntimeLibrary
 
 _OPTIONS = ("ro", "noexec", "nosuid", "nodev")
 _SAME = (
@@ -46,7 +45,7 @@ def preflight(
     engine: Engine,
     names: Sequence[str],
     harnesses: Mapping[str, Harness],
-    library: RuntimeLibrary,
+    library: Runtimes,
     progress: Progress,
     *,
     jobs: int | None = None,
@@ -57,14 +56,14 @@ def preflight(
         engine: where they run; images that it does not have are built or pulled first.
         names: what cells call them (``imagenames``).
         harnesses: by name.
-        library: the lock.
+        library: their locks.
         progress: counts images.
         jobs: one more than cores by default, since a look waits for the engine a lot.
     """
     began = time.monotonic()
     at_once = jobs or (os.cpu_count() or 1) + 1
     found: dict[str, ImagePreflight] = {}
-    library.lock()  # read once, before threads ask for it
+    library.entries()  # the locks are read once, before threads ask for them
     with (
         progress.step(f"looking at {len(names)} image(s)") as step,
         ThreadPoolExecutor(max_workers=at_once, thread_name_prefix="preflight") as pool,
@@ -87,7 +86,7 @@ def preflight(
 
 
 def look_over(
-    engine: Engine, name: str, harnesses: Mapping[str, Harness], library: RuntimeLibrary
+    engine: Engine, name: str, harnesses: Mapping[str, Harness], library: Runtimes
 ) -> ImagePreflight:
     """Look one image over; what cannot be found out is the record's ``error``."""
     began = time.monotonic()
@@ -108,7 +107,7 @@ class _Looking:
         name: str,
         image: FoundImage,
         harnesses: Mapping[str, Harness],
-        library: RuntimeLibrary,
+        library: Runtimes,
     ) -> None:
         self._engine = engine
         self._name = name

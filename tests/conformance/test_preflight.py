@@ -20,7 +20,7 @@ from sandbox.engine.limits import Limits
 from sandbox.engine.owner import Ownership
 from sandbox.engine.sandbox import Sandbox
 from sandbox.evidence.preflight import ImagePreflight
-from sandbox.harnesses.registry import load_harnesses
+from sandbox.harnesses.registry import registered
 from sandbox.progress import PlainProgress
 from sandbox.runtimes.library import RuntimeLibrary
 
@@ -62,7 +62,7 @@ def strange(engine: Engine) -> Iterator[str]:
 
 def look(engine: Engine, *names: str) -> tuple[ImagePreflight, ...]:
     with RuntimeLibrary() as library:
-        return preflight(engine, names, load_harnesses(), library, QUIET).images
+        return preflight(engine, names, registered().harnesses, library, QUIET).images
 
 
 def test_a_strange_image_an_ordinary_one_and_none(engine: Engine, strange: str) -> None:
@@ -126,7 +126,7 @@ def test_the_seed_says_what_was_foretold(engine: Engine, image: str, limits: Lim
     owner = Ownership.current(run_id="test", cell_id="preflight")
     with RuntimeLibrary() as library, Sandbox(engine, ref, owner=owner, limits=limits) as box:
         seen = seen_roots(box, box.facts())
-        for harness in load_harnesses().values():
+        for harness in registered().harnesses.values():
             told = foretell(harness, library, box.facts(), seen)
             setup = Setup(
                 harness=harness,

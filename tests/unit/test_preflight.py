@@ -19,12 +19,12 @@ from sandbox.errors import EngineFailure, Unsupported
 from sandbox.evidence.cell import Refusal
 from sandbox.evidence.folder import cell_folder
 from sandbox.evidence.preflight import Forecast, ImagePreflight, PreflightReport, Proof
-from sandbox.harnesses.registry import load_harnesses
+from sandbox.harnesses.registry import registered
 from sandbox.report.preflight import lines, preflight_report
 from sandbox.runtimes.library import RuntimeLibrary
 from tests.broken.goodcells import good, write
 
-HARNESSES = load_harnesses()
+HARNESSES = registered().harnesses
 TOOLS = ("env", "setsid", "sleep", "sh", "tr", "sed")
 GNU = ("mapped=/lib/x86_64-linux-gnu/libc.so.6", "loader=/lib64/ld-linux-x86-64.so.2")
 MUSL = ("mapped=/lib/ld-musl-x86_64.so.1", "loader=/lib/ld-musl-x86_64.so.1")
