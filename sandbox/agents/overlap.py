@@ -16,6 +16,9 @@ from sandbox.agents.contract import UnprocessableError
 
 SPARE_KIB = 64 * 1024  # for configuration, transcripts and output, beside the runtime
 
+# busybox's test -w looks at modes only, so a read-only mount is told by its options.
+_UNFIT_MOUNTS = {"ro": "mounted read-only", "noexec": "mounted noexec"}
+
 
 @dataclass(frozen=True, kw_only=True)
 class Mount:
@@ -153,8 +156,9 @@ def _unfit(
     if not candidate.writable:
         return "not writable for the task's user"
     mount = mount_of(candidate.resolved, mounts)
-    if mount is not None and "noexec" in mount.options:
-        return "mounted noexec"
+    for option, reason in _UNFIT_MOUNTS.items():
+        if mount is not None and option in mount.options:
+            return reason
     free = candidate.free_kib
     if need_kib and free is not None and free < need_kib + SPARE_KIB:
         return f"{free // 1024} MiB free, {(need_kib + SPARE_KIB) // 1024} MiB needed"

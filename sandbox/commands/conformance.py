@@ -8,6 +8,7 @@ import os
 import secrets
 from pathlib import Path
 
+from sandbox.commands.conditions import add_conditions
 from sandbox.commands.engine import add_engine, open_engine
 from sandbox.commands.library import open_library
 from sandbox.commands.reporting import baseline, conclude
@@ -53,6 +54,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         default="auto",
         help="how runtimes get into sandboxes (default: mount where the engine is local)",
     )
+    add_conditions(parser)
     parser.add_argument("--json", action="store_true", help="print results.json instead of a table")
     parser.add_argument("--quiet", action="store_true", help="no progress lines")
 
@@ -103,6 +105,7 @@ def _run(
             progress=shown,
             isolation=arguments.isolation,
             way=way,
+            conditions=tuple(arguments.condition),
         )
         run_plan(plan, world, profile=arguments.profile, jobs=arguments.jobs)
 

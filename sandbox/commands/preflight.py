@@ -12,6 +12,7 @@ from pathlib import Path
 
 from rich.console import Console
 
+from sandbox.commands.conditions import add_conditions
 from sandbox.commands.engine import add_engine, open_engine
 from sandbox.commands.library import open_library
 from sandbox.conformance.imagenames import image_lines, read_image_words
@@ -52,6 +53,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help=f"run a cell of {SCENARIO} for each prediction and count the disagreements",
     )
+    add_conditions(parser)
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.add_argument("--quiet", action="store_true", help="no progress lines")
     add_engine(parser)
@@ -73,7 +75,15 @@ def run(arguments: argparse.Namespace) -> ExitCode:
         open_engine(arguments, shown) as engine,
         open_library(shown, known) as library,
     ):
-        report = preflight(engine, names, harnesses, library, shown, jobs=arguments.jobs)
+        report = preflight(
+            engine,
+            names,
+            harnesses,
+            library,
+            shown,
+            jobs=arguments.jobs,
+            conditions=arguments.condition,
+        )
         if arguments.prove:
             report = _proven(report, engine, harnesses, library, shown)
     if arguments.json:
@@ -116,6 +126,7 @@ def _proven(
             library=library,
             run_id=f"preflight-{secrets.token_hex(4)}",
             folder=folder,
+            conditions=report.conditions,
             progress=shown,
         )
         run_plan(plan, world, profile="preflight", jobs=report.jobs)

@@ -118,6 +118,7 @@ class _Cell:
             started_at=started,
             completed_at=time.time(),
             interface="agent-session",
+            conditions=self._world.conditions,
             isolation=None if task is None or task.link is None else task.link.isolation,
             pin=self._pin(),
             image_record=ImageRecord(

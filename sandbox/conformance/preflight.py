@@ -6,10 +6,12 @@ import os
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import dataclass
 from typing import Any
 
 from sandbox.agents.look import Look
 from sandbox.agents.overlap import Mount, mount_of
+from sandbox.conformance.conditions import limits_under
 from sandbox.conformance.forecast import Runtimes, foretell, foretell_refusal, seen_roots
 from sandbox.conformance.imagenames import reference_of
 from sandbox.conformance.imagenotes import PROJECT_FILES, locale_of, notes
@@ -17,6 +19,7 @@ from sandbox.conformance.prepare import find_image
 from sandbox.engine.client import Engine
 from sandbox.engine.facts import ImageFacts
 from sandbox.engine.imagebuild.store import FoundImage
+from sandbox.engine.limits import DEFAULT_LIMITS, Limits
 from sandbox.engine.owner import Ownership
 from sandbox.engine.sandbox import Sandbox
 from sandbox.engine.still import still_facts
@@ -49,6 +52,7 @@ def preflight(
     progress: Progress,
     *,
     jobs: int | None = None,
+    conditions: Sequence[str] = (),
 ) -> PreflightReport:
     """Look every image over, ``jobs`` at a time; an image that fails is a line of the report.
 
@@ -59,8 +63,10 @@ def preflight(
         library: their locks.
         progress: counts images.
         jobs: one more than cores by default, since a look waits for the engine a lot.
+        conditions: what the sandboxes are made harder by.
     """
     began = time.monotonic()
+    limits = limits_under(conditions)
     at_once = jobs or (os.cpu_count() or 1) + 1
     found: dict[str, ImagePreflight] = {}
     library.entries()  # the locks are read once, before threads ask for them
@@ -69,7 +75,9 @@ def preflight(
         ThreadPoolExecutor(max_workers=at_once, thread_name_prefix="preflight") as pool,
     ):
         step.total(len(names))
-        futures = [pool.submit(look_over, engine, name, harnesses, library) for name in names]
+        futures = [
+            pool.submit(look_over, engine, name, harnesses, library, limits) for name in names
+        ]
         for future in as_completed(futures):
             one = future.result()
             found[one.name] = one
@@ -82,17 +90,30 @@ def preflight(
         seconds=round(time.monotonic() - began, 3),
         jobs=at_once,
         engine=f"{engine.info.product} {engine.info.version}",
+        conditions=tuple(conditions),
     )
 
 
 def look_over(
-    engine: Engine, name: str, harnesses: Mapping[str, Harness], library: Runtimes
+    engine: Engine,
+    name: str,
+    harnesses: Mapping[str, Harness],
+    library: Runtimes,
+    limits: Limits = DEFAULT_LIMITS,
 ) -> ImagePreflight:
     """Look one image over; what cannot be found out is the record's ``error``."""
     began = time.monotonic()
     try:
         image = find_image(engine, name, PlainProgress(quiet=True))
-        record = _Looking(engine, name, image, harnesses, library).record()
+        looking = _Looking(
+            engine=engine,
+            name=name,
+            image=image,
+            harnesses=harnesses,
+            library=library,
+            limits=limits,
+        )
+        record = looking.record()
     except SandboxError as error:
         record = ImagePreflight(
             name=name, reference=reference_of(name), error=error.message, cure=error.cure
@@ -100,25 +121,21 @@ def look_over(
     return record.model_copy(update={"seconds": round(time.monotonic() - began, 3)})
 
 
+@dataclass(frozen=True, kw_only=True)
 class _Looking:
-    def __init__(
-        self,
-        engine: Engine,
-        name: str,
-        image: FoundImage,
-        harnesses: Mapping[str, Harness],
-        library: Runtimes,
-    ) -> None:
-        self._engine = engine
-        self._name = name
-        self._image = image
-        self._harnesses = harnesses.values()
-        self._library = library
+    """One image under the look."""
+
+    engine: Engine
+    name: str
+    image: FoundImage
+    harnesses: Mapping[str, Harness]
+    library: Runtimes
+    limits: Limits
 
     def record(self) -> ImagePreflight:
-        owner = Ownership.current(run_id="preflight", cell_id=self._name)
+        owner = Ownership.current(run_id="preflight", cell_id=self.name)
         try:
-            with Sandbox(self._engine, self._image.image_id, owner=owner) as box:
+            with Sandbox(self.engine, self.image.image_id, owner=owner, limits=self.limits) as box:
                 return self._asked(box)
         except Unsupported as error:
             return self._read(error)
@@ -130,34 +147,36 @@ class _Looking:
         return ImagePreflight(
             **self._facts(facts),
             places=_places(look),
-            notes=notes(self._image, facts, project, at_home),
+            notes=notes(self.image, facts, project, at_home),
             forecasts=tuple(
-                foretell(harness, self._library, facts, look) for harness in self._harnesses
+                foretell(harness, self.library, facts, look) for harness in self.harnesses.values()
             ),
         )
 
     def _read(self, error: Unsupported) -> ImagePreflight:
         """Say what files alone tell: nothing can be asked, and no harness can be seeded."""
-        facts = still_facts(self._engine, self._image.image_id)
+        facts = still_facts(self.engine, self.image.image_id)
         return ImagePreflight(
             **self._facts(facts),
-            notes=notes(self._image, facts, (), ()),
-            forecasts=tuple(foretell_refusal(harness, error) for harness in self._harnesses),
+            notes=notes(self.image, facts, (), ()),
+            forecasts=tuple(
+                foretell_refusal(harness, error) for harness in self.harnesses.values()
+            ),
         )
 
     def _facts(self, facts: ImageFacts) -> dict[str, Any]:
         return {
-            "name": self._name,
-            "reference": reference_of(self._name),
-            "image_id": self._image.image_id,
-            "size": self._image.size,
+            "name": self.name,
+            "reference": reference_of(self.name),
+            "image_id": self.image.image_id,
+            "size": self.image.size,
             **{key: getattr(facts, key) for key in _SAME},
             "tools": tuple(sorted(facts.tools)),
             "locale": locale_of(facts.env),
-            "entrypoint": self._image.entrypoint,
-            "cmd": self._image.cmd,
-            "volumes": self._image.volumes,
-            "healthcheck": self._image.healthcheck,
+            "entrypoint": self.image.entrypoint,
+            "cmd": self.image.cmd,
+            "volumes": self.image.volumes,
+            "healthcheck": self.image.healthcheck,
         }
 
 

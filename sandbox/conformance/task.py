@@ -8,6 +8,7 @@ from contextlib import ExitStack
 from sandbox.agents.contract import ModelEndpoint, SandboxAccess
 from sandbox.agents.episode import Seeded
 from sandbox.agents.response import AgentResponse
+from sandbox.conformance.conditions import limits_under
 from sandbox.conformance.scenario import KEY_PREFIX, Scenario, home_note
 from sandbox.conformance.witness import Witness
 from sandbox.conformance.world import World
@@ -86,6 +87,7 @@ class Task:
             owner=self._owner,
             link=link,
             mounts=self._mounts,
+            limits=limits_under(self._world.conditions),
         )
         self._stack.callback(self.sandbox.close)
         self.sandbox.start()

@@ -33,7 +33,8 @@ class World:
     """Inputs of every cell; nothing here changes while cells run.
 
     ``folder`` is the run's folder. ``isolation`` is passed to the model link. ``way`` is how
-    runtimes get into sandboxes. ``cancel`` is set when the run is to end early.
+    runtimes get into sandboxes. ``conditions`` are what sandboxes are made harder by
+    (``conditions.CONDITIONS``). ``cancel`` is set when the run is to end early.
     """
 
     engine: Engine
@@ -45,6 +46,7 @@ class World:
     progress: Progress
     isolation: Literal["auto", "namespace", "bridge"] = "auto"
     way: Way = "copy"
+    conditions: tuple[str, ...] = ()
     cancel: threading.Event = field(default_factory=threading.Event)
 
 

@@ -169,21 +169,25 @@ def _shell(said: Mapping[str, list[str]]) -> str:
 
 
 def _places(writable: list[str], mounts: list[str]) -> tuple[Place, ...]:
-    noexec = {
-        mount.partition(" ")[2]: "noexec" in mount.partition(" ")[0].split(",") for mount in mounts
-    }
+    """Give the places that can be written; busybox's test -w does not see a read-only mount."""
+    options = {}
+    for mount in mounts:
+        words, _, point = mount.partition(" ")
+        options[point] = frozenset(words.split(","))
+    found = {place: _under(place, options) for place in writable}
     return tuple(
-        Place(path=place, executable=not _under(place, noexec)) for place in dict.fromkeys(writable)
+        Place(path=place, executable="noexec" not in here)
+        for place, here in found.items()
+        if "ro" not in here
     )
 
 
-def _under(place: str, noexec: Mapping[str, bool]) -> bool:
-    """Tell whether the mount that ``place`` is on is noexec."""
+def _under(place: str, options: Mapping[str, frozenset[str]]) -> frozenset[str]:
+    """Give the options of the mount that ``place`` is on."""
     path = PurePosixPath(place)
-    for folder in (path, *path.parents):
-        if str(folder) in noexec:
-            return noexec[str(folder)]
-    return False
+    return next(
+        (options[str(up)] for up in (path, *path.parents) if str(up) in options), frozenset()
+    )
 
 
 def _distribution(said: Mapping[str, list[str]]) -> str | None:

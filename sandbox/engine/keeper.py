@@ -16,6 +16,7 @@ from typing import Any
 
 import docker.errors
 from docker.models.containers import Container
+from docker.types import Mount
 from testcontainers.core.config import testcontainers_config
 from testcontainers.core.container import DockerContainer
 from testcontainers.core.docker_client import DockerClient
@@ -52,7 +53,10 @@ _environ_lock = threading.Lock()
 
 @dataclass(frozen=True, kw_only=True)
 class KeeperSpec:
-    """What the container of a sandbox is to be."""
+    """What the container of a sandbox is to be.
+
+    ``workdir`` is given where it is not the image's; ``task_folder`` is the one that counts.
+    """
 
     image: str
     name: str
@@ -61,6 +65,7 @@ class KeeperSpec:
     as_root: bool
     env: Mapping[str, str] = field(default_factory=dict)
     workdir: str | None = None
+    task_folder: str = "/"
     mounts: Sequence[ReadOnlyMount] = ()
     network: Mapping[str, Any] = field(default_factory=lambda: {"network_mode": "none"})
 
@@ -82,11 +87,24 @@ class KeeperSpec:
             "cap_drop": ["ALL"],
             "cap_add": list(TASK_CAPABILITIES) if self.as_root else [],
             "pids_limit": self.limits.pids,
+            "shm_size": f"{self.limits.shm_mib}m",
+            "read_only": self.limits.read_only_root,
+            "mounts": self._volumes(),
             "mem_limit": memory,
             "memswap_limit": memory,
             "log_config": {"Type": "none", "Config": {}},
             **self.network,
         }
+
+    def _volumes(self) -> list[Mount]:
+        """Give the workdir a volume where the root cannot be written.
+
+        A volume without a name gets the image's files and owners there, and goes with its
+        container; a tmpfs would have neither.
+        """
+        if not self.limits.read_only_root or self.task_folder == "/":
+            return []
+        return [Mount(target=self.task_folder, source=None, type="volume")]
 
 
 class _SharedClient(DockerClient):  # type: ignore[misc]  # follow_imports is skip
@@ -152,7 +170,7 @@ class Keeper(DockerContainer):  # type: ignore[misc]  # follow_imports is skip
         self.image = spec.image  # without a prefix for public registries
         for mount in spec.mounts:
             self.with_volume_mapping(str(mount.source), mount.target, "ro")
-        self.with_tmpfs_mount("/tmp", f"exec,nosuid,nodev,mode=1777,size={spec.limits.tmp_mib}m")  # noqa: S108
+        self.with_tmpfs_mount("/tmp", spec.limits.tmp_options)  # noqa: S108
 
     @property
     def container_id(self) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
+from typing import Literal
 
 from sandbox.errors import UsageError
 
@@ -12,18 +13,39 @@ LEAST_MEMORY_MIB = 6  # the engine refuses less
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
-    """Upper bounds of one sandbox; memory includes what lies in /tmp, and there is no swap."""
+    """Upper bounds of one sandbox; memory includes what lies in /tmp, and there is no swap.
+
+    Attributes:
+        memory_mib: of all processes and of what lies in memory.
+        pids: processes and threads.
+        tmp_mib: size of /tmp.
+        shm_mib: size of /dev/shm.
+        tmp: "open" to everybody, and programs may be run from it; "noexec": they may not;
+            "read-only": nobody can write there.
+        read_only_root: the root file system cannot be written; the workdir is then a volume.
+    """
 
     memory_mib: int = 4096
     pids: int = 1024
     tmp_mib: int = 1024
+    shm_mib: int = 64
+    tmp: Literal["open", "noexec", "read-only"] = "open"
+    read_only_root: bool = False
 
     def __post_init__(self) -> None:
-        if self.memory_mib < LEAST_MEMORY_MIB or self.pids < 1 or self.tmp_mib < 1:
+        least = min(self.pids, self.tmp_mib, self.shm_mib)
+        if self.memory_mib < LEAST_MEMORY_MIB or least < 1:
             raise UsageError(
                 f"these limits leave no room for a process: {self}",
-                cure=f"memory_mib at least {LEAST_MEMORY_MIB}, pids and tmp_mib at least 1",
+                cure=f"memory_mib at least {LEAST_MEMORY_MIB}, the others at least 1",
             )
+
+    @property
+    def tmp_options(self) -> str:
+        """Give the mount options of /tmp."""
+        execution = "noexec" if self.tmp == "noexec" else "exec"
+        writing = "ro," if self.tmp == "read-only" else ""
+        return f"{writing}{execution},nosuid,nodev,mode=1777,size={self.tmp_mib}m"
 
 
 DEFAULT_LIMITS = Limits()

@@ -126,7 +126,8 @@ class Sandbox:
                 raise UsageError(f"sandbox {self.name} was started before", cure="make a new one")
             try:
                 config = self._image_config()
-                self._keeper = self._make_keeper()
+                folder = self._workdir or str(config.get("WorkingDir") or "/")
+                self._keeper = self._make_keeper(folder)
                 self._keeper.launch()
                 self._state = Running.assemble(
                     self._engine,
@@ -291,7 +292,7 @@ class Sandbox:
             self._user = str(config.get("User") or "")
         return config
 
-    def _make_keeper(self) -> Keeper:
+    def _make_keeper(self, task_folder: str) -> Keeper:
         network = {} if self._link is None else {"network": self._link.create_options()}
         spec = KeeperSpec(
             image=self.image,
@@ -301,6 +302,7 @@ class Sandbox:
             as_root=is_root(self._user or ""),
             env=self._env,
             workdir=self._workdir,
+            task_folder=task_folder,
             mounts=self._mounts,
             **network,
         )

@@ -86,6 +86,7 @@ class CellRecord(Record):
     """Identity and circumstances of one cell (``cell.json``).
 
     ``phases`` are durations in seconds by name (sandbox, seed, activate, close, verify, release).
+    ``conditions`` name what the sandbox was made harder by than it is by default.
     ``session_dir``, ``workdir`` and ``task_home`` are paths in the sandbox. Fields that were not
     known when a refused cell ended are None.
     """
@@ -103,6 +104,7 @@ class CellRecord(Record):
     completed_at: float
     interface: Literal["agent-session", "legacy"] | None = None
     isolation: Literal["namespace", "bridge"] | None = None
+    conditions: tuple[str, ...] = ()
     pin: HarnessPin | None = None
     image_record: ImageRecord | None = None
     engine: EngineRecord | None = None

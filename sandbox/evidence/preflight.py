@@ -111,6 +111,7 @@ class PreflightReport(Record):
     seconds: float
     jobs: int
     engine: str
+    conditions: tuple[str, ...] = ()
 
     @property
     def proven(self) -> int:

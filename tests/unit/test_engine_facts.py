@@ -110,6 +110,12 @@ def test_shell(text: str, sh: str) -> None:
     assert facts(text).sh == sh
 
 
+def test_a_place_on_a_read_only_mount_cannot_be_written() -> None:
+    """Whatever busybox's test -w says, which looks at modes only."""
+    found = facts("writable=/tmp\nwritable=/srv/x\nmount=ro,relatime /\nmount=rw /srv\n")
+    assert [place.path for place in found.writable] == ["/srv/x"]
+
+
 def test_all_the_rest() -> None:
     found = facts(
         'tool=tar /bin/tar\ntool=sh /bin/s h\nos_ID=debian\nos_VERSION_ID="12"\n'

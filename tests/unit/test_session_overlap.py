@@ -84,6 +84,7 @@ def test_the_first_fitting_root_is_chosen() -> None:
     ("candidate", "reason"),
     [
         (folder("/var/tmp"), "mounted noexec"),
+        (folder("/opt/ro"), "mounted read-only"),
         (folder("/tmp", writable=False), "not writable"),
         (folder("/tmp", free=1000), "MiB needed"),
         (Folder(path="/x", resolved=None, writable=False, free_kib=None), "not there"),
@@ -91,7 +92,7 @@ def test_the_first_fitting_root_is_chosen() -> None:
         (folder("/tmp", resolved="/home/me/t"), "the task's HOME"),
         (folder("/m", resolved="/mnt/all/my work"), "the task workdir"),
     ],
-    ids=["noexec", "readonly", "full", "missing", "workdir", "home", "bind"],
+    ids=["noexec", "ro", "modes", "full", "missing", "workdir", "home", "bind"],
 )
 def test_a_root_that_will_not_do_is_named_with_its_reason(candidate: Folder, reason: str) -> None:
     with pytest.raises(UnprocessableError, match=reason) as caught:
