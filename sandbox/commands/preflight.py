@@ -21,7 +21,7 @@ from sandbox.conformance.preflight import preflight
 from sandbox.conformance.prepare import prepare
 from sandbox.conformance.prove import SCENARIO, plan_of, with_proofs
 from sandbox.conformance.runner import run_plan
-from sandbox.conformance.world import World
+from sandbox.conformance.world import World, choose_way
 from sandbox.engine.client import Engine
 from sandbox.engine.imagebuild.definition import image_definitions
 from sandbox.errors import ExitCode, UsageError
@@ -118,14 +118,16 @@ def _proven(
 ) -> PreflightReport:
     plan = plan_of(report)
     with ExitStack() as stack:
+        way = choose_way(engine, "auto")
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="preflight-")))
         world = World(
             engine=engine,
-            images=prepare(engine, library, plan, shown),
+            images=prepare(engine, library, plan, shown, way),
             harnesses=harnesses,
             library=library,
             run_id=f"preflight-{secrets.token_hex(4)}",
             folder=folder,
+            way=way,
             conditions=report.conditions,
             progress=shown,
         )

@@ -95,5 +95,5 @@ def prepare(
         images = prepare_images(engine, (cell.image for cell in plan), progress)
         bundles.result()
     more = {(cell.harness, images[cell.image].platform) for cell in plan if cell.image in given}
-    prepare_bundles(library, more - pairs, progress)
+    prepare_bundles(library, more - pairs, progress, way)
     return images

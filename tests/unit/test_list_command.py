@@ -15,10 +15,8 @@ def test_a_cell_is_listed_with_what_its_harness_can_do_there(
 ) -> None:
     assert main(["list", "--json", "kilocode/*/tool_success"]) == ExitCode.OK
     listed = {one["image"]: one for one in json.loads(capsys.readouterr().out)}
-    assert {image: one["platform"].rpartition("-")[2] for image, one in listed.items()} == {
-        "alpine-3.23": "musl",
-        "debian-12": "gnu",
-    }
+    assert listed["alpine-3.23"]["platform"].endswith("-musl")
+    assert listed["debian-12"]["platform"].endswith("-gnu")
     can = {image: one["capabilities"]["session_header"] for image, one in listed.items()}
     assert set(can.values()) == {"x-session-id"}
     if listed["debian-12"]["platform"] == "linux-x64-gnu":

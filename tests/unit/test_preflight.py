@@ -69,11 +69,15 @@ def look(*, options: frozenset[str] = frozenset(), free_mib: int = 100_000) -> L
         ("codex", GNU, "works", ()),
         ("codex", MUSL, "works", ()),
         ("pi", GNU, "works with", ("node-linux-x64-gnu",)),
-        ("opencode", MUSL, "works with", ("node-linux-x64-musl",)),
+        ("opencode", MUSL, "works with", ("node-linux-x64-musl", "ripgrep-linux-x64")),
     ],
 )
 def test_what_works_and_what_comes_along(
-    library: RuntimeLibrary, harness: str, libc: tuple[str, ...], outcome: str, brings: tuple[str]
+    library: RuntimeLibrary,
+    harness: str,
+    libc: tuple[str, ...],
+    outcome: str,
+    brings: tuple[str, ...],
 ) -> None:
     told = foretell(HARNESSES[harness], library, facts(libc=libc), look())
     assert (told.outcome, told.brings, told.reason) == (outcome, brings, None)
