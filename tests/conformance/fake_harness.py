@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Literal
 
 from sandbox.conformance.scenario import Scenario
+from sandbox.engine.facts import ImageFacts
 from sandbox.evidence.records import (
     AgentInvocation,
     InvocationStatus,
@@ -34,7 +35,11 @@ from sandbox.harnesses.base import (
     PlannedFile,
 )
 from sandbox.model.script import ScriptedCall, ToolStep
+from sandbox.progress import PlainProgress
 from sandbox.runtimes.library import Bundle
+from sandbox.runtimes.needs import Refusal
+from sandbox.runtimes.proofs import Proofs
+from sandbox.runtimes.unpacked import ensure_unpacked
 
 Defect = Literal[
     "none", "no_call", "skips_a_tool", "leaves_a_process", "claims_success", "wrong_home"
@@ -179,7 +184,18 @@ class FakeLibrary:
     """Gives the one bundle that the fake harness needs: a link to sh that knows ``--version``."""
 
     def __init__(self, folder: Path, platform: str) -> None:
+        self._folder = folder
         self._bundle = make_bundle(folder, platform)
+
+    def refusals(self, harness: str, platform: str, facts: ImageFacts) -> tuple[Refusal, ...]:
+        assert (harness, platform) == ("fake", facts.platform)
+        return ()
+
+    def ensure_tree(self, bundle: Bundle) -> Path:
+        return ensure_unpacked(bundle, self._folder / "tree", PlainProgress(quiet=True))
+
+    def proofs(self, image_id: str) -> Proofs:
+        return Proofs(folder=self._folder / "proofs", image_id=image_id)
 
     def ensure_bundle(self, harness: str, platform: str) -> Bundle:
         assert (harness, platform) == ("fake", self._bundle.platform)
@@ -192,6 +208,9 @@ def make_bundle(folder: Path, platform: str) -> Bundle:
     path = folder / "fake.tar"
     manifest = json.dumps({"harness": "fake", "version": "1.0", "platform": platform}).encode()
     with tarfile.open(path, "w", format=tarfile.USTAR_FORMAT) as tar:
+        below = tarfile.TarInfo("bin")
+        below.type, below.mode = tarfile.DIRTYPE, 0o755
+        tar.addfile(below)
         for name, data, mode in (("MANIFEST.json", manifest, 0o644), ("bin/fake", entry, 0o755)):
             member = tarfile.TarInfo(name)
             member.size, member.mode = len(data), mode

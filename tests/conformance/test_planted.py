@@ -13,7 +13,7 @@ from sandbox.conformance.cell import run_cell
 from sandbox.conformance.plan import CellSpec
 from sandbox.conformance.prepare import prepare_images
 from sandbox.conformance.scenarios import SCENARIOS
-from sandbox.conformance.world import World
+from sandbox.conformance.world import Way, World
 from sandbox.engine.client import Engine
 from sandbox.evidence.baseline import Baseline
 from sandbox.evidence.folder import cell_folder
@@ -28,7 +28,9 @@ pytestmark = pytest.mark.docker
 IMAGE = "alpine-3.23"
 
 
-def judged(engine: Engine, folder: Path, scenario: str, defect: Defect) -> CellResult:
+def judged(
+    engine: Engine, folder: Path, scenario: str, defect: Defect, way: Way = "copy"
+) -> CellResult:
     quiet = PlainProgress(quiet=True)
     images = prepare_images(engine, [IMAGE], quiet)
     library = FakeLibrary(folder, images[IMAGE].platform)
@@ -40,6 +42,7 @@ def judged(engine: Engine, folder: Path, scenario: str, defect: Defect) -> CellR
         run_id=f"planted-{uuid.uuid4().hex[:8]}",
         folder=folder,
         progress=quiet,
+        way=way,
     )
     spec = CellSpec(harness="fake", image=IMAGE, scenario=scenario)
     run_cell(spec, world)
@@ -47,11 +50,15 @@ def judged(engine: Engine, folder: Path, scenario: str, defect: Defect) -> CellR
     return found.cells[0]
 
 
-@pytest.mark.parametrize("scenario", ["tool_success", "tool_failure", "model_error"])
+@pytest.mark.parametrize(
+    ("scenario", "way"),
+    [("tool_success", "copy"), ("tool_success", "mount"), ("tool_failure", "mount"),
+     ("model_error", "mount")],
+)  # fmt: skip
 def test_the_fake_harness_passes_when_nothing_is_planted(
-    scenario: str, engine: Engine, tmp_path: Path
+    scenario: str, way: Way, engine: Engine, tmp_path: Path
 ) -> None:
-    result = judged(engine, tmp_path, scenario, "none")
+    result = judged(engine, tmp_path, scenario, "none", way)
     assert [f"{v.check}: {v.reason}" for v in result.non_passes] == []
     assert result.state is CellState.PASS
 
