@@ -219,8 +219,13 @@ class Pins(Said):
         }
 
     def digest(self) -> str:
-        """Return the sha256 of what the file says; comments and layout do not count."""
-        text = json.dumps(self.model_dump(mode="json", by_alias=True), sort_keys=True)
+        """Return the sha256 of what the file says; comments and layout do not count.
+
+        Neither does a key with its default value: one that this project adds later must not make
+        the locks of other packages stale.
+        """
+        said = self.model_dump(mode="json", by_alias=True, exclude_defaults=True)
+        text = json.dumps(said, sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()
 
     def harness_pin(self, name: str) -> HarnessPin:

@@ -131,6 +131,10 @@ def test_the_digest_follows_what_is_said_not_how(tmp_path: Path) -> None:
     digest = load(tmp_path, GOOD).digest()
     assert load(tmp_path, "# a comment\n" + GOOD.replace("\n\n", "\n\n\n")).digest() == digest
     assert load(tmp_path, GOOD.replace("tool 1.2.3", "tool 1.2.4")).digest() != digest
+    # the locks of other packages outlive a new key of ours
+    spelled_out = GOOD.replace('"tool 1.2.3"\n', '"tool 1.2.3"\nversion_first_line = false\n')
+    assert spelled_out != GOOD
+    assert load(tmp_path, spelled_out).digest() == digest
 
 
 def test_pins_name_no_address() -> None:
