@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 import argparse
-import datetime as dt
 import os
-import secrets
+from dataclasses import replace
 from pathlib import Path
 
 from sandbox.commands.conditions import add_conditions
 from sandbox.commands.engine import add_engine, open_engine
+from sandbox.commands.folders import new_folder
 from sandbox.commands.library import open_library
-from sandbox.commands.reporting import baseline, conclude
-from sandbox.commands.selection import add_selection, selected
-from sandbox.conformance.plan import CellSpec
+from sandbox.commands.reporting import add_gate, baseline, conclude
+from sandbox.commands.request import Request, add_request, make_room, missing, requested
+from sandbox.commands.selection import add_selection
+from sandbox.conformance.configuration import configuration
 from sandbox.conformance.prepare import prepare
 from sandbox.conformance.runner import run_plan
 from sandbox.conformance.world import World, choose_way
 from sandbox.engine.bridge import NOTICE
 from sandbox.engine.link import choose_isolation
-from sandbox.errors import CacheUnusable, ExitCode, Interrupted, UsageError
+from sandbox.errors import ExitCode, Interrupted, UsageError
+from sandbox.evidence.folder import attempt_folder
 from sandbox.harnesses.registry import registered
 from sandbox.progress import Progress, progress
 
@@ -27,6 +29,7 @@ from sandbox.progress import Progress, progress
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the options."""
     add_selection(parser)
+    add_request(parser)
     add_engine(parser)
     parser.add_argument(
         "--jobs",
@@ -45,85 +48,90 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--isolation",
         choices=("auto", "namespace", "bridge"),
-        default="auto",
         help="how sandboxes reach the model server (default: the best that can be had)",
     )
     parser.add_argument(
         "--install",
         choices=("auto", "copy", "mount"),
-        default="auto",
         help="how runtimes get into sandboxes (default: mount where the engine is local)",
     )
     add_conditions(parser)
+    add_gate(parser)
     parser.add_argument("--json", action="store_true", help="print results.json instead of a table")
     parser.add_argument("--quiet", action="store_true", help="no progress lines")
 
 
 def run(arguments: argparse.Namespace) -> ExitCode:
     """Do it all; the exit code is the judge's."""
-    plan = selected(arguments)
+    request = requested(arguments)
     known = baseline(arguments.baseline)
     if arguments.jobs < 1:
         raise UsageError(f"--jobs {arguments.jobs}: at least one cell at a time")
-    run_id = f"{dt.datetime.now(dt.UTC):%Y%m%dT%H%M%S}-{secrets.token_hex(3)}"
-    folder = _new_folder(arguments.output or Path("results") / run_id)
+    folder = _folder(request, arguments)
     interrupted: Interrupted | None = None
     try:
         with progress(quiet=arguments.quiet) as shown:
-            _run(plan, arguments, run_id, folder, shown)
+            _run(request, arguments, folder, shown)
     except Interrupted as error:
         interrupted = error
     except BaseException:
         _remove_if_empty(folder)
         raise
-    code = conclude(folder, known=known, as_json=arguments.json)
+    code = conclude(folder, known=known, as_json=arguments.json, gate=arguments.gate)
     if interrupted is not None:
         raise interrupted
     return code
 
 
 def _run(
-    plan: tuple[CellSpec, ...],
+    request: Request,
     arguments: argparse.Namespace,
-    run_id: str,
     folder: Path,
     shown: Progress,
 ) -> None:
     known = registered()
     with open_engine(arguments, shown) as engine, open_library(shown, known) as library:
-        if choose_isolation(engine, arguments.isolation) == "bridge":
+        if choose_isolation(engine, request.isolation) == "bridge":
             shown.say(NOTICE)
-        way = choose_way(engine, arguments.install)
-        images = prepare(engine, library, plan, shown, way)
+        way = choose_way(engine, request.install)
+        images = prepare(engine, library, request.cells, shown, way)
+        record = request.record(
+            configuration(
+                request.plan,
+                profile=request.profile,
+                repeat=request.repeat,
+                isolation=request.isolation,
+                install=request.install,
+                conditions=request.conditions,
+                images=images,
+                runtimes=library.entries(),
+            )
+        )
         world = World(
             engine=engine,
             images=images,
             harnesses=known.harnesses,
             library=library,
-            run_id=run_id,
+            run_id=record.run_id,
             folder=folder,
             progress=shown,
-            isolation=arguments.isolation,
+            isolation=request.isolation,
             way=way,
-            conditions=tuple(arguments.condition),
+            conditions=request.conditions,
         )
-        run_plan(plan, world, profile=arguments.profile, jobs=arguments.jobs)
+        for number in range(1, request.repeat + 1):
+            attempt = replace(world, folder=attempt_folder(folder, number))
+            attempt.folder.mkdir(parents=True, exist_ok=True)
+            cells = missing(attempt.folder, request.cells)
+            make_room(attempt.folder, cells)
+            run_plan(cells, attempt, record=record, jobs=arguments.jobs)
 
 
-def _new_folder(folder: Path) -> Path:
-    """Make the results folder; results are never mixed with earlier ones."""
-    try:
-        folder.mkdir(parents=True)
-    except FileExistsError as error:
-        raise UsageError(
-            f"the results folder {folder} exists already", cure="give a new --output"
-        ) from error
-    except OSError as error:
-        raise CacheUnusable(
-            f"the results folder {folder} cannot be made: {error.strerror}",
-            cure="give an --output on a disk with space that you may write to",
-        ) from error
-    return folder.resolve()
+def _folder(request: Request, arguments: argparse.Namespace) -> Path:
+    if request.resumed is not None:
+        folder: Path = arguments.resume
+        return folder.resolve()
+    return new_folder(arguments.output or Path("results") / request.run_id)
 
 
 def _remove_if_empty(folder: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import secrets
 import tempfile
+import time
 from collections.abc import Sequence
 from contextlib import ExitStack
 from fnmatch import fnmatchcase
@@ -25,6 +26,7 @@ from sandbox.conformance.world import World, choose_way
 from sandbox.engine.client import Engine
 from sandbox.engine.imagebuild.definition import image_definitions
 from sandbox.errors import ExitCode, UsageError
+from sandbox.evidence.cell import RunRecord
 from sandbox.evidence.preflight import PreflightReport
 from sandbox.harnesses.base import Harness
 from sandbox.harnesses.registry import Registered, registered
@@ -131,7 +133,13 @@ def _proven(
             conditions=report.conditions,
             progress=shown,
         )
-        run_plan(plan, world, profile="preflight", jobs=report.jobs)
+        record = RunRecord(
+            run_id=world.run_id,
+            profile="preflight",
+            cells=tuple(cell.cell_id for cell in plan),
+            started_at=time.time(),
+        )
+        run_plan(plan, world, record=record, jobs=report.jobs)
         return with_proofs(report, folder)
 
 

@@ -12,6 +12,8 @@ from sandbox.engine.imagebuild.definition import image_definitions
 from sandbox.errors import UsageError
 from sandbox.harnesses.registry import Registered, registered
 
+DEFAULT_PROFILE = "quick"
+
 
 def add_selection(parser: argparse.ArgumentParser) -> None:
     """Add the filters: one glob option an axis, whole cell ids, and the profile."""
@@ -33,13 +35,18 @@ def add_selection(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--profile",
         choices=tuple(PROFILES),
-        default="quick",
         help="; ".join(f"{profile.name}: {profile.text}" for profile in PROFILES.values())
-        + " (default: quick)",
+        + f" (default: {DEFAULT_PROFILE})",
     )
     parser.add_argument(
         "cells", nargs="*", metavar="CELL", help="cell ids or globs, as codex/alpine-*/tool_success"
     )
+
+
+def is_selective(arguments: argparse.Namespace) -> bool:
+    """Whether any filter or profile was given."""
+    axes = (arguments.harness, arguments.image, arguments.scenario, arguments.skip, arguments.cells)
+    return arguments.profile is not None or any(axes)
 
 
 def selected(arguments: argparse.Namespace) -> tuple[CellSpec, ...]:
@@ -84,8 +91,9 @@ def planned(
 
 
 def _plan(arguments: argparse.Namespace, harnesses: tuple[str, ...]) -> tuple[CellSpec, ...]:
+    profile = arguments.profile or DEFAULT_PROFILE
     scenarios = tuple(
-        scenario.name for scenario in SCENARIOS.values() if arguments.profile in scenario.profiles
+        scenario.name for scenario in SCENARIOS.values() if profile in scenario.profiles
     )
     images = read_image_words(arguments.image, image_definitions())
     if arguments.cells and not arguments.image:
@@ -111,4 +119,4 @@ def _harnesses(arguments: argparse.Namespace) -> tuple[str, ...]:
     """Return the harness globs: those that were named, else the profile's own."""
     if arguments.harness or arguments.cells:
         return tuple(arguments.harness)
-    return PROFILES[arguments.profile].harnesses
+    return PROFILES[arguments.profile or DEFAULT_PROFILE].harnesses

@@ -25,6 +25,18 @@ class CellSpec(Record):
         return f"{self.harness}/{self.image}/{self.scenario}"
 
 
+def cell_spec(cell_id: str) -> CellSpec:
+    """Return the cell of a flat id.
+
+    Raises:
+        UsageError: it has not three parts.
+    """
+    parts = cell_id.split("/")
+    if len(parts) != 3:
+        raise UsageError(f"{cell_id!r} is no cell id", cure="give harness/image/scenario")
+    return CellSpec(harness=parts[0], image=parts[1], scenario=parts[2])
+
+
 class Axes(Record):
     """All names that exist, in the order in which they are shown."""
 

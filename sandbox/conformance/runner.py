@@ -9,7 +9,6 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
-from importlib.metadata import version
 from types import FrameType
 
 from sandbox.conformance.cell import run_cell
@@ -28,11 +27,13 @@ def run_plan(
     plan: Sequence[CellSpec],
     world: World,
     *,
-    profile: str,
+    record: RunRecord,
     jobs: int,
     run: RunCell = run_cell,
 ) -> None:
-    """Run every cell of the plan; ``jobs`` at a time, half of them cells that wait (``Queue``).
+    """Run the cells; ``jobs`` at a time, half of them cells that wait (``Queue``).
+
+    ``record`` is the run's; it may plan more cells than are run here.
 
     Ctrl-C or TERM once ends the cells that run, each with its sandbox removed and its folder
     written; a second one ends the process at once, and the next start sweeps.
@@ -40,13 +41,6 @@ def run_plan(
     Raises:
         Interrupted: it was asked to stop; the run's folder holds what was seen.
     """
-    record = RunRecord(
-        run_id=world.run_id,
-        profile=profile,
-        cells=tuple(cell.cell_id for cell in plan),
-        started_at=time.time(),
-        tool_version=version("sandbox"),
-    )
     write_run(world.folder, record)
     with _interruptible(world.cancel), world.progress.step(f"running {len(plan)} cell(s)") as step:
         step.total(len(plan))

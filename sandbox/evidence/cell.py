@@ -22,6 +22,8 @@ class RunConfiguration(Record):
     plan: tuple[str, ...]
     repeat: int = Field(default=1, ge=1)
     isolation: str = "auto"
+    install: str = "auto"
+    conditions: tuple[str, ...] = ()
     tool_version: str = ""
     pins: dict[str, str] = Field(default_factory=dict)
     images: dict[str, str] = Field(default_factory=dict)

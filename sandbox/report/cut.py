@@ -1,6 +1,10 @@
-"""Long texts bounded with a cut that nobody can overlook."""
+"""Foreign texts made fit to show: bounded with a visible cut, without control characters."""
 
 from __future__ import annotations
+
+import re
+
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
 def cut(text: str, most: int) -> str:
@@ -14,3 +18,8 @@ def cut(text: str, most: int) -> str:
     tail = most - head
     left_out = len(text) - most
     return f"{text[:head]}\n[... {left_out} characters cut ...]\n{text[len(text) - tail :]}"
+
+
+def harmless(text: str) -> str:
+    """Show control characters other than tab and newline by their codes."""
+    return _CONTROL.sub(lambda found: f"\\x{ord(found[0]):02x}", text)

@@ -1,0 +1,246 @@
+"""What ``sandbox conformance`` is asked to run: plan, shard, repetitions, new or old folder."""
+
+from __future__ import annotations
+
+import argparse
+import datetime as dt
+import secrets
+import shutil
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Literal
+
+from sandbox.commands.folders import record_of
+from sandbox.commands.reporting import baseline, judged
+from sandbox.commands.selection import DEFAULT_PROFILE, is_selective, selected
+from sandbox.conformance.plan import CellSpec, cell_spec
+from sandbox.conformance.shard import parse_shard, sharded
+from sandbox.errors import CouldNotFindOut, NothingSelected, UsageError
+from sandbox.evidence.cell import RunConfiguration, RunRecord
+from sandbox.evidence.configuration import differences
+from sandbox.evidence.folder import attempt_folder, cell_folder, find_cells, read_cell
+
+Isolation = Literal["auto", "namespace", "bridge"]
+Install = Literal["auto", "copy", "mount"]
+_WRITTEN_BEFORE = "it was written by an early version of this tool; start a new run"
+
+
+def add_request(parser: argparse.ArgumentParser) -> None:
+    """Add the options that say which part of which run to do."""
+    parser.add_argument(
+        "--resume",
+        type=Path,
+        metavar="DIR",
+        help="go on with that run: only its missing cells, in the same configuration",
+    )
+    parser.add_argument(
+        "--failed", type=Path, metavar="DIR", help="only cells that did not pass in that run"
+    )
+    parser.add_argument("--shard", metavar="K/N", help="only the k-th of n parts of the plan")
+    parser.add_argument(
+        "--timings",
+        type=Path,
+        metavar="DIR",
+        help="an earlier run, by whose durations the shards are balanced",
+    )
+    parser.add_argument(
+        "--repeat",
+        type=int,
+        metavar="N",
+        help="run each cell N times; what disagrees is flaky (default: 1)",
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """One run to do.
+
+    ``plan`` is the whole plan, ``cells`` the part of it that is run here. ``resumed`` is the
+    record of the run that goes on, None for a new one.
+    """
+
+    run_id: str
+    profile: str
+    plan: tuple[CellSpec, ...]
+    cells: tuple[CellSpec, ...]
+    shard: str | None
+    repeat: int
+    isolation: Isolation
+    install: Install
+    conditions: tuple[str, ...] = ()
+    resumed: RunRecord | None = None
+
+    def record(self, configuration: RunConfiguration) -> RunRecord:
+        """Return the run's record.
+
+        Raises:
+            UsageError: the run that is to go on had another configuration.
+        """
+        before = self.resumed
+        if before is None:
+            return RunRecord(
+                run_id=self.run_id,
+                profile=self.profile,
+                cells=tuple(cell.cell_id for cell in self.cells),
+                started_at=time.time(),
+                tool_version=version("sandbox"),
+                shard=self.shard,
+                configuration=configuration,
+            )
+        assert before.configuration is not None
+        _refuse(differences(before.configuration, configuration))
+        return before.model_copy(update={"completed_at": None})
+
+
+def requested(arguments: argparse.Namespace) -> Request:
+    """Return what the options ask for.
+
+    Raises:
+        UsageError: options that contradict each other, or a run that cannot go on.
+        NothingSelected: there is nothing to run.
+    """
+    if arguments.repeat is not None and arguments.repeat < 1:
+        raise UsageError(f"--repeat {arguments.repeat}: at least once")
+    if arguments.timings is not None and arguments.shard is None:
+        raise UsageError("--timings balances shards", cure="give --shard k/n too")
+    if arguments.resume is not None:
+        return _resumed(arguments)
+    if arguments.failed is not None and not is_selective(arguments):
+        profile, plan = _failed(arguments.failed, arguments)
+    else:
+        profile, plan = arguments.profile or DEFAULT_PROFILE, selected(arguments)
+        if arguments.failed is not None:
+            plan = _only(plan, {cell.cell_id for cell in _failed(arguments.failed, arguments)[1]})
+    return Request(
+        run_id=f"{dt.datetime.now(dt.UTC):%Y%m%dT%H%M%S}-{secrets.token_hex(3)}",
+        profile=profile,
+        plan=plan,
+        cells=_sharded(plan, arguments),
+        shard=arguments.shard,
+        repeat=arguments.repeat or 1,
+        isolation=arguments.isolation or "auto",
+        install=arguments.install or "auto",
+        conditions=tuple(arguments.condition),
+    )
+
+
+def missing(run: Path, cells: Sequence[CellSpec]) -> tuple[CellSpec, ...]:
+    """Return the cells that have no readable record, or whose run was broken off by an error."""
+    return tuple(cell for cell in cells if not _is_recorded(cell_folder(run, cell.cell_id)))
+
+
+def make_room(run: Path, cells: Sequence[CellSpec]) -> None:
+    """Remove what is left of cells that are to be run again."""
+    for cell in cells:
+        folder = cell_folder(run, cell.cell_id)
+        if folder.exists():
+            shutil.rmtree(folder)
+
+
+def _resumed(arguments: argparse.Namespace) -> Request:
+    folder: Path = arguments.resume
+    if arguments.output is not None or arguments.failed is not None:
+        raise UsageError("a resumed run keeps its own folder and cells", cure="leave out the rest")
+    record = record_of(folder)
+    before = record.configuration
+    if before is None:
+        raise UsageError(f"{folder} says nothing of its configuration", cure=_WRITTEN_BEFORE)
+    plan = tuple(cell_spec(name) for name in before.plan)
+    cells = tuple(cell_spec(name) for name in record.cells)
+    if is_selective(arguments):
+        plan = selected(arguments)
+    wanted: dict[str, object] = {
+        "plan": tuple(cell.cell_id for cell in plan),
+        "profile": arguments.profile or before.profile,
+        "repeat": arguments.repeat or before.repeat,
+        "isolation": arguments.isolation or before.isolation,
+        "install": arguments.install or before.install,
+        "conditions": tuple(arguments.condition) or before.conditions,
+    }
+    _refuse(differences(before, before.model_copy(update=wanted)))
+    if arguments.shard not in (None, record.shard):
+        _refuse((f"shard: {record.shard or 'all'}, now {arguments.shard}",))
+    folders = [attempt_folder(folder, number) for number in range(1, before.repeat + 1)]
+    if not any(missing(one, cells) for one in folders):
+        raise NothingSelected(
+            f"nothing is missing in {folder}: {len(cells)} cell(s) are recorded",
+            cure=f"see them with: sandbox judge {folder}",
+        )
+    return Request(
+        run_id=record.run_id,
+        profile=record.profile,
+        plan=plan,
+        cells=cells,
+        shard=record.shard,
+        repeat=before.repeat,
+        isolation=_isolation(before.isolation),
+        install=_install(before.install),
+        conditions=before.conditions,
+        resumed=record,
+    )
+
+
+def _isolation(name: str) -> Isolation:
+    names: Mapping[str, Isolation] = {"namespace": "namespace", "bridge": "bridge"}
+    return names.get(name, "auto")
+
+
+def _install(name: str) -> Install:
+    names: Mapping[str, Install] = {"copy": "copy", "mount": "mount"}
+    return names.get(name, "auto")
+
+
+def _refuse(lines: Sequence[str]) -> None:
+    if lines:
+        raise UsageError(
+            "the run cannot go on in another configuration:\n  " + "\n  ".join(lines),
+            cure="undo the difference, or start a new run",
+        )
+
+
+def _is_recorded(folder: Path) -> bool:
+    try:
+        refusal = read_cell(folder).cell.refusal
+    except CouldNotFindOut:
+        return False
+    return refusal is None or refusal.kind != "error"
+
+
+def _failed(folder: Path, arguments: argparse.Namespace) -> tuple[str, tuple[CellSpec, ...]]:
+    """Return profile and cells of a run that neither passed nor are known, in its order."""
+    record = record_of(folder)
+    run = judged(folder, known=baseline(arguments.baseline))
+    cells = tuple(cell_spec(cell.cell_id) for cell in run.cells if cell.unknown_failures)
+    if not cells:
+        raise NothingSelected(f"every cell of {folder} passes or is known")
+    return record.profile, cells
+
+
+def _only(plan: Sequence[CellSpec], names: set[str]) -> tuple[CellSpec, ...]:
+    left = tuple(cell for cell in plan if cell.cell_id in names)
+    if not left:
+        raise NothingSelected("none of the selected cells failed in that run")
+    return left
+
+
+def _sharded(plan: tuple[CellSpec, ...], arguments: argparse.Namespace) -> tuple[CellSpec, ...]:
+    if arguments.shard is None:
+        return plan
+    seconds = {} if arguments.timings is None else _durations(arguments.timings)
+    return sharded(plan, parse_shard(arguments.shard), seconds=seconds)
+
+
+def _durations(run: Path) -> dict[str, float]:
+    """Return the seconds that each recorded cell of a run took."""
+    record_of(run)
+    found = {}
+    for folder in find_cells(run):
+        try:
+            cell = read_cell(folder).cell
+        except CouldNotFindOut:
+            continue
+        found[cell.cell_id] = round(cell.completed_at - cell.started_at, 3)
+    return found
