@@ -24,6 +24,7 @@ COMMANDS = {
     "diff": "what differs between two runs: pins, images, verdicts, times",
     "merge": "bring the shards of a run together and judge the whole",
     "export": "trajectories of a run for other programs (ATIF)",
+    "matrix": "the harnesses and images that CI has to run after a change",
     "doctor": "what this machine has and lacks, with cures",
     "prepare": "engine, images and runtimes, so that later commands start at once",
     "preflight": "what an image is and which harnesses will work in it, in about a second",

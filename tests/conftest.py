@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
@@ -20,6 +21,16 @@ SWEEP_PATIENCE_S = 60.0
 settings.register_profile("suite", max_examples=10, deadline=None)
 settings.register_profile("search", max_examples=2000, deadline=None)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "suite"))
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--run",
+        dest="run_folder",
+        type=Path,
+        metavar="DIR",
+        help="judge this run: one item for each cell and check (tests/conformance)",
+    )
 
 
 @pytest.fixture(scope="session")

@@ -13,6 +13,15 @@ from sandbox.progress import PlainProgress
 from tests.conformance.cli import Ended, sandbox
 
 
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Keep the items of a run's cells only when a run is given."""
+    if config.getoption("run_folder") is None:
+        return
+    other = [item for item in items if item.path.name != "test_cells.py"]
+    items[:] = [item for item in items if item.path.name == "test_cells.py"]
+    config.hook.pytest_deselected(items=other)
+
+
 @pytest.fixture(scope="session")
 def image_refs(engine: Engine) -> dict[str, str]:
     """Give the engine's reference of each task image by its name."""
