@@ -7,7 +7,7 @@ import datetime as dt
 import secrets
 import shutil
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -17,11 +17,14 @@ from sandbox.commands.folders import record_of
 from sandbox.commands.reporting import baseline, judged
 from sandbox.commands.selection import DEFAULT_PROFILE, is_selective, selected
 from sandbox.conformance.plan import CellSpec, cell_spec
+from sandbox.conformance.scenarios import SCENARIOS
 from sandbox.conformance.shard import parse_shard, sharded
+from sandbox.engine.imagebuild.definition import image_definitions
 from sandbox.errors import CouldNotFindOut, NothingSelected, UsageError
 from sandbox.evidence.cell import RunConfiguration, RunRecord
 from sandbox.evidence.configuration import differences
 from sandbox.evidence.folder import attempt_folder, cell_folder, find_cells, read_cell
+from sandbox.harnesses.registry import registered
 
 Isolation = Literal["auto", "namespace", "bridge"]
 Install = Literal["auto", "copy", "mount"]
@@ -150,6 +153,7 @@ def _resumed(arguments: argparse.Namespace) -> Request:
         raise UsageError(f"{folder} says nothing of its configuration", cure=_WRITTEN_BEFORE)
     plan = tuple(cell_spec(name) for name in before.plan)
     cells = tuple(cell_spec(name) for name in record.cells)
+    _refuse_gone((*plan, *cells))
     if is_selective(arguments):
         plan = selected(arguments)
     wanted: dict[str, object] = {
@@ -216,7 +220,23 @@ def _failed(folder: Path, arguments: argparse.Namespace) -> tuple[str, tuple[Cel
     cells = tuple(cell_spec(cell.cell_id) for cell in run.cells if cell.unknown_failures)
     if not cells:
         raise NothingSelected(f"every cell of {folder} passes or is known")
+    _refuse_gone(cells)
     return record.profile, cells
+
+
+def _refuse_gone(cells: Sequence[CellSpec]) -> None:
+    """Refuse cells of an earlier run whose harness, image or scenario there is no longer."""
+    known = registered()
+    axes: tuple[Collection[str], ...] = (known.harnesses, image_definitions(), SCENARIOS)
+    for cell in cells:
+        for name, axis in zip(cell.cell_id.split("/"), axes, strict=True):
+            if name in known.broken:
+                raise known.broken[name]
+            if name not in axis:
+                raise UsageError(
+                    f"{cell.cell_id}: there is no {name!r} any more",
+                    cure="start a new run with the cells that there are",
+                )
 
 
 def _only(plan: Sequence[CellSpec], names: set[str]) -> tuple[CellSpec, ...]:

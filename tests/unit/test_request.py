@@ -100,6 +100,7 @@ def test_a_lost_repetition_is_missing(tmp_path: Path) -> None:
         (["--harness", "codex", "--image", "debian-12"], "cells: 2 more planned"),
         (["--repeat", "3"], "repeat: 1, now 3"),
         (["--isolation", "bridge"], "isolation: auto, now bridge"),
+        (["--install", "copy"], "install: auto, now copy"),
         (["--shard", "1/2"], "shard: all, now 1/2"),
         (["--output", "x"], "keeps its own folder"),
     ],
@@ -136,6 +137,12 @@ def test_a_run_without_configuration_and_no_run_at_all_are_refused(tmp_path: Pat
         requested(options("--resume", str(run_of(tmp_path / "run", configuration=None))))
     with pytest.raises(UsageError, match="no run folder"):
         requested(options("--resume", str(tmp_path)))
+
+
+def test_a_cell_that_there_is_no_longer_is_refused(tmp_path: Path) -> None:
+    gone = CONFIGURATION.model_copy(update={"plan": ("codex/debian-12/once_upon",)})
+    with pytest.raises(UsageError, match="there is no 'once_upon' any more"):
+        requested(options("--resume", str(run_of(tmp_path / "run", configuration=gone))))
 
 
 def test_only_what_failed_is_run_again(tmp_path: Path) -> None:
