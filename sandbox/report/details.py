@@ -33,7 +33,7 @@ def details(
     native files' texts by name. ``files`` is None when the cell's folder could not be read.
     """
     happened = () if files is None else story(files)
-    length = TEXT
+    length = min(TEXT, most)
     while True:
         packed = _pack(_data(result, files, happened, native, length=length, events=events))
         if len(packed) <= most or length < _LEAST:
