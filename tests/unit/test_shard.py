@@ -20,6 +20,7 @@ PLANS = st.lists(
         scenario=st.sampled_from(NAMES),
     ),
     min_size=12,
+    max_size=18,
     unique_by=lambda cell: cell.cell_id,
 )
 
