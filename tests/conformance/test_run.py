@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import xml.etree.ElementTree as ET
 from pathlib import Path
 
@@ -87,3 +88,29 @@ def test_the_bridge_link_gives_the_same_outcome(engine: Engine, tmp_path: Path) 
     cell = json.loads((folder / "cells/codex/alpine-3.23/tool_success/cell.json").read_text())
     assert cell["isolation"] == "bridge"
     assert ended.code == 0, ended.out + ended.err
+
+
+def test_a_resumed_run_does_what_is_missing_and_nothing_else(
+    quick_run: Run, tmp_path: Path
+) -> None:
+    folder, _ = quick_run
+    run = tmp_path / "run"
+    shutil.copytree(folder, run, symlinks=True)
+    lost = next(iter((run / "cells").glob("codex/alpine-*/tool_success")))
+    shutil.rmtree(lost)
+    before = {path: path.read_bytes() for path in run.glob("cells/*/*/*/cell.json")}
+    other = sandbox("conformance", "--resume", str(run), "--isolation", "bridge")
+    assert other.code == 2
+    assert "isolation: auto, now bridge" in other.err
+    again = sandbox("conformance", "--resume", str(run), "--json")
+    assert again.code == 0, again.err
+    assert (lost / "cell.json").is_file()
+    assert {path: path.read_bytes() for path in before} == before
+    states = [
+        {c["cell_id"]: c["state"] for c in json.loads(text)["cells"]}
+        for text in (again.out, (folder / "results.json").read_text())
+    ]
+    assert states[0] == states[1]
+    whole = sandbox("conformance", "--resume", str(run))
+    assert whole.code == 3
+    assert "nothing is missing" in whole.err
