@@ -11,7 +11,7 @@ from pathlib import Path
 
 from sandbox.commands.selection import add_selection, selected
 from sandbox.conformance.affected import PINS, Affected, affected, changed_pins, module_users
-from sandbox.engine.imagebuild.definition import image_definitions
+from sandbox.engine.imagebuild.definition import DerivedRecipe, image_definitions
 from sandbox.errors import ExitCode
 from sandbox.harnesses.registry import GROUP
 
@@ -69,7 +69,10 @@ def since(base: str, root: Path) -> Affected:
     modules = {point.name: point.module for point in entry_points(group=GROUP)}
     found = affected(
         paths,
-        images=tuple(image_definitions()),
+        images={
+            name: (one.recipe.base,) if isinstance(one.recipe, DerivedRecipe) else ()
+            for name, one in image_definitions().items()
+        },
         users=module_users(root, modules),
         pinned=pinned,
     )

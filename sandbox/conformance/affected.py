@@ -55,7 +55,7 @@ class Affected(Record):
 def affected(
     paths: Iterable[str],
     *,
-    images: Collection[str],
+    images: Mapping[str, Collection[str]],
     users: Mapping[str, Collection[str]],
     pinned: Collection[str] = (),
 ) -> Affected:
@@ -63,7 +63,7 @@ def affected(
 
     Args:
         paths: the changed files.
-        images: all images.
+        images: for each image those that it is derived from.
         users: for each module file of the harnesses' room, the harnesses that use it.
         pinned: the harnesses whose pins changed (``changed_pins``), for the pins' own files.
     """
@@ -77,7 +77,7 @@ def affected(
         elif path.startswith(HARNESSES) and path in users:
             harnesses |= set(users[path])
         elif path.startswith(IMAGES) and len(parts) > 2 and parts[1] in images:
-            touched.add(parts[1])
+            touched |= {name for name, bases in images.items() if parts[1] in (name, *bases)}
         elif path.startswith(INSTALLERS) and len(parts) > 2 and parts[1] in _all(users):
             harnesses.add(parts[1])
         else:

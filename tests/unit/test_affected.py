@@ -14,7 +14,7 @@ from sandbox.commands.matrix import since
 from sandbox.conformance.affected import affected, changed_pins, module_users
 
 ROOT = Path(sandbox.__file__).parents[1]
-IMAGES = ("alpine-3.23", "debian-12")
+IMAGES = {"alpine-3.23": (), "debian-12": (), "debian-12-nonroot": ("debian-12",)}
 USERS = {
     "sandbox/harnesses/pi.py": {"pi"},
     "sandbox/harnesses/opencode_launch.py": {"opencode", "kilocode"},
@@ -30,7 +30,7 @@ USERS = {
         (["sandbox/report/html.py", "sandbox/commands/show.py"], set(), set(), ()),
         (["sandbox/harnesses/pi.py"], {"pi"}, set(), ()),
         (["sandbox/harnesses/opencode_launch.py"], {"opencode", "kilocode"}, set(), ()),
-        (["images/debian-12/image.toml"], set(), {"debian-12"}, ()),
+        (["images/debian-12/image.toml"], set(), {"debian-12", "debian-12-nonroot"}, ()),
         (["images/alpine-3.23/Dockerfile", "sandbox/harnesses/pi.py"], {"pi"}, {"alpine-3.23"}, ()),
         (["installers/pi/package.json"], {"pi"}, set(), ()),
         (["installers/pins.lock"], {"kilocode"}, set(), ()),
@@ -96,7 +96,7 @@ def test_a_change_is_read_from_git(tmp_path: Path) -> None:
     assert (found.harnesses, found.images, found.everything) == ({"pi"}, frozenset(), ())
     git(tmp_path, "rm", "-q", "images/debian-12/image.toml")
     git(tmp_path, "commit", "-qm", "three")
-    assert since(base, tmp_path).images == {"debian-12"}
+    assert since(base, tmp_path).images == {"debian-12", "debian-12-nonroot"}
     assert since("0" * 40, tmp_path).touches("any", "image")
 
 
