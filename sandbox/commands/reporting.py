@@ -20,7 +20,7 @@ from sandbox.evidence.results import CellResult, CellState, RunVerdicts
 from sandbox.evidence.verdict import Tier
 from sandbox.report.annotations import error_lines
 from sandbox.report.details import TEXT, details
-from sandbox.report.html import budget, page
+from sandbox.report.html import CELL_LEAST, budget, most_detailed, page
 from sandbox.report.jsonreport import results_json
 from sandbox.report.terminal import report
 from sandbox.report.texts import report_files
@@ -54,10 +54,14 @@ def judged(
 
 
 class _Opened:
-    """What the page shows of each opened cell; of a repeated one, its first attempt that failed."""
+    """What the page shows of each opened cell; of a repeated one, its first attempt that failed.
+
+    Of too many cells for one page only those that do not pass are kept.
+    """
 
     def __init__(self, cells: int) -> None:
         self._most = budget(cells)
+        self._left = most_detailed(cells)
         self._packed: dict[str, str] = {}
         self._passed: set[str] = set()
 
@@ -66,8 +70,11 @@ class _Opened:
         name = result.cell_id
         if name in self._packed and (name not in self._passed or result.state is CellState.PASS):
             return
+        if self._most == 0 and (result.state is CellState.PASS or self._left == 0):
+            return
+        self._left -= 1
         native = native_texts(folder, files.native, most=TEXT)
-        self._packed[name] = details(result, files, native, most=self._most)
+        self._packed[name] = details(result, files, native, most=self._most or CELL_LEAST)
         if result.state is CellState.PASS:
             self._passed.add(name)
         else:
@@ -76,7 +83,9 @@ class _Opened:
     def of(self, result: CellResult) -> str:
         """Return the details of a cell, also of one whose folder could not be read."""
         found = self._packed.get(result.cell_id)
-        return found if found is not None else details(result, None, {}, most=self._most)
+        if found is None and self._most:
+            return details(result, None, {}, most=self._most)
+        return found or ""
 
 
 def conclude(

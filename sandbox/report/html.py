@@ -25,7 +25,8 @@ from sandbox.report.words import cell_label, totals
 PAGE_LIMIT = 5_000_000
 """Bytes that a page may have."""
 _CELL_LIMIT = 120_000
-_CELL_LEAST = 1_500
+CELL_LEAST = 1_500
+"""Bytes below which details of a cell say too little; of more cells only failed ones have some."""
 _INDEX_PER_CELL = 300
 _FRAME = 60_000
 
@@ -38,9 +39,21 @@ _LETTERS = {
 
 
 def budget(cells: int, *, limit: int = PAGE_LIMIT) -> int:
-    """Return how many bytes the details of one cell may take in a page of that many cells."""
-    room = (limit - _FRAME) * 95 // 100 - cells * _INDEX_PER_CELL
-    return max(_CELL_LEAST, min(_CELL_LIMIT, room // max(1, cells)))
+    """Return how many bytes the details of one cell may take in a page of that many cells.
+
+    0 says that there are too many cells for details of all of them.
+    """
+    share = _room(cells, limit) // max(1, cells)
+    return min(_CELL_LIMIT, share) if share >= CELL_LEAST else 0
+
+
+def most_detailed(cells: int, *, limit: int = PAGE_LIMIT) -> int:
+    """Return how many cells of that many may have details of ``CELL_LEAST`` bytes."""
+    return max(0, _room(cells, limit)) // CELL_LEAST
+
+
+def _room(cells: int, limit: int) -> int:
+    return (limit - _FRAME) * 95 // 100 - cells * _INDEX_PER_CELL
 
 
 def page(run: RunVerdicts, details: Iterable[str]) -> str:

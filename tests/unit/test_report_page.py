@@ -29,7 +29,7 @@ from sandbox.evidence.story import story
 from sandbox.evidence.view import CellEvidence
 from sandbox.report.cut import cut
 from sandbox.report.details import details, unpack
-from sandbox.report.html import PAGE_LIMIT, budget, page, script_json
+from sandbox.report.html import CELL_LEAST, PAGE_LIMIT, budget, most_detailed, page, script_json
 from tests.broken.defects import with_cell, with_witness
 from tests.broken.goodcells import good
 
@@ -183,6 +183,13 @@ def test_many_events_are_cut_in_the_middle() -> None:
 
 def test_500_cells_fit_into_the_page() -> None:
     assert 500 * (budget(500) + 300) < PAGE_LIMIT
+
+
+def test_of_too_many_cells_only_some_have_details() -> None:
+    assert budget(2_000) > 0
+    assert budget(10_000) == 0
+    assert most_detailed(10_000) * CELL_LEAST + 10_000 * 300 < PAGE_LIMIT
+    assert most_detailed(100_000) == 0
 
 
 def test_a_cut_keeps_head_and_tail() -> None:

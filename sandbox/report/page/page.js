@@ -207,6 +207,11 @@ function start() {
     const close = el("button", { type: "button" }, "Close");
     close.addEventListener("click", leave);
     panel.append(el("header", {}, el("h2", {}, cell.id + " ", state(cell.state, cell.label)), close));
+    if (!$("d" + cell.number).textContent) {
+      panel.append(el("p", {}, "This run has too many cells for the details of each. See them with: sandbox show " + cell.id));
+      panel.focus();
+      return;
+    }
     let data;
     try {
       data = await unpack($("d" + cell.number).textContent);
