@@ -65,6 +65,11 @@ images: venv ## build and load the task images (IMAGES=all: the whole matrix)
 runtimes: venv ## fetch, verify and bundle the pinned runtimes
 	@$(SANDBOX) runtimes fetch
 
+.PHONY: pins
+pins: venv ## list what is pinned, verify the lock and every cached byte of it, offline
+	@$(SANDBOX) pins list
+	@$(SANDBOX) pins verify
+
 .PHONY: doctor
 doctor: venv ## what this machine has and lacks, with cures
 	@$(SANDBOX) doctor

@@ -9,6 +9,7 @@ SandboxError
 │   │   └── NotFound           4   a path, image, command or user does not exist there
 │   ├── IntegrityError         4   bytes are not the pinned ones
 │   ├── FetchError             4   a registry could not be read (see ``retryable``)
+│   │   └── NotServed          4   a registry answers, and does not hold what is asked for
 │   └── InstallError           4   the installer refused or its result is not the pin
 ├── Unsupported                4   this combination cannot work, with reason and cure
 ├── PrerequisiteMissing        5   engine, tool, pin or space is missing, with the cure
@@ -94,6 +95,10 @@ class FetchError(CouldNotFindOut, ConnectionError):
     def __init__(self, message: str, *, cure: str | None = None, retryable: bool = False) -> None:
         super().__init__(message, cure=cure)
         self.retryable = retryable
+
+
+class NotServed(FetchError):
+    """A registry answers, and does not hold what is asked for."""
 
 
 class InstallError(CouldNotFindOut):

@@ -15,7 +15,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from sandbox.cache import writable
-from sandbox.errors import CacheUnusable, FetchError, PrerequisiteMissing, SandboxError
+from sandbox.errors import (
+    CacheUnusable,
+    FetchError,
+    NotServed,
+    PrerequisiteMissing,
+    SandboxError,
+)
 from sandbox.progress import Step
 from sandbox.runtimes.client import run_client
 
@@ -90,12 +96,7 @@ class Apt:
             (lists / "partial").mkdir(parents=True)
         wanted = f"{name}:{architecture}={version}"
         own = [*_private(lists), *_only(architecture)]
-        tries: tuple[tuple[list[str], list[str]], ...] = (
-            ([], ["download", wanted]),
-            (own, ["update"]),
-            (own, ["download", wanted]),
-        )
-        for options, command in tries:
+        for options, command in _tries(own, ["download", wanted]):
             argv = [self.program, *_OPTIONS, *options, *command]
             env = dict(self.env) | {"LC_ALL": "C"}
             code, _, errors = run_client(
@@ -105,6 +106,40 @@ class Apt:
             if code == 0 and len(found) == 1:
                 return found[0]
         raise _failure(what, errors)
+
+    def offered(
+        self, name: str, version: str, architecture: str, folder: Path, *, deadline_s: float = 300
+    ) -> str:
+        """Return the sha256 that the archive's signed index has for a package; no download.
+
+        Args:
+            name: binary package.
+            version: exact version.
+            architecture: Debian's word, this machine's or another.
+            folder: an empty folder, for package lists if the host's do not hold it.
+            deadline_s: after so many seconds apt is stopped.
+
+        Raises:
+            FetchError: no configured archive offers that version with a sha256, or none answers.
+            PrerequisiteMissing: the host has no apt.
+        """
+        what = f"{name} {version} ({architecture})"
+        self.check(what)
+        (folder / "partial").mkdir(parents=True)
+        own = [*_private(folder), *_only(architecture)]
+        wanted = f"{name}:{architecture}={version}"
+        for options, command in _tries(own, ["download", "--print-uris", wanted]):
+            argv = [self.program, *_OPTIONS, *options, *command]
+            env = dict(self.env) | {"LC_ALL": "C"}
+            code, out, errors = run_client(argv, env=env, deadline_s=deadline_s, cwd=folder)
+            if code == 0 and (found := re.search(r" SHA256:([0-9a-f]{64})\b", out)):
+                return found[1]
+        raise _failure(what, errors)
+
+
+def _tries(own: list[str], command: list[str]) -> tuple[tuple[list[str], list[str]], ...]:
+    """Ask the host's own lists, then fresh ones."""
+    return (([], command), (own, ["update"]), (own, command))
 
 
 def _private(lists: Path) -> list[str]:
@@ -121,10 +156,10 @@ def _failure(what: str, errors: str) -> SandboxError:
         return CacheUnusable(f"no space for {what} in the cache", cure="free space there")
     said = " / ".join(line for line in errors.splitlines() if line.startswith("E:"))[-500:]
     if _UNKNOWN.search(errors):
-        return FetchError(
+        return NotServed(
             f"no archive that apt knows here offers {what}: {said}",
             cure="add an archive that does to apt's sources, or pin a version that it has and"
-            " run `sandbox runtimes lock`",
+            " run `sandbox pins lock`",
         )
     return FetchError(
         f"apt cannot fetch {what}: {said or errors[-500:]}",

@@ -220,5 +220,5 @@ def check_assembled(made: Assembled, *, size: int, sha256: str, what: str) -> No
         raise IntegrityError(
             f"the bundle {what} came out with sha256 {made.sha256}, locked is {sha256}",
             cure="the artifacts are right, so how bundles are made has changed:"
-            " run `sandbox runtimes lock` and review it",
+            " run `sandbox pins lock` and review it",
         )

@@ -20,7 +20,7 @@ import httpx
 from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_random_exponential
 
 from sandbox.cache import writable
-from sandbox.errors import FetchError, IntegrityError
+from sandbox.errors import FetchError, IntegrityError, NotServed
 from sandbox.progress import Step
 
 _TIMEOUT = httpx.Timeout(60, connect=15)
@@ -278,6 +278,6 @@ def _status(response: httpx.Response, what: str) -> FetchError:
             f"{what}: {where}", cure="log in to that registry or proxy in the npm configuration"
         )
     if status in {404, 405, 410}:
-        return FetchError(f"{what}: {where}", cure="the registry does not hold it: use another one")
+        return NotServed(f"{what}: {where}", cure="the registry does not hold it: use another one")
     retryable = status >= 500 or status in {408, 425, 429}
     return FetchError(f"{what}: {where}", cure=_MIRROR, retryable=retryable)

@@ -203,9 +203,9 @@ IFS= read -r recorded <"$1/.bundle-sha256" && [ "$recorded" = "$2" ] && rm -rf -
 # What install.sh's exit codes ask for; 5 is an IntegrityError, the others InstallErrors.
 _CURES = {
     2: "this is a mistake in how the installer was called: report it",
-    3: "use the bundle of the image's own platform (`sandbox runtimes list`)",
+    3: "use the bundle of the image's own platform (`sandbox pins list`)",
     4: "add the tool to the image: bytes that cannot be verified are not installed",
-    5: "run `sandbox runtimes verify`; nothing was installed",
+    5: "run `sandbox pins verify`; nothing was installed",
     6: "give the prefix's folder space and write permission for the image's user",
     7: "the pin and the program disagree, or the image lacks what it needs: see its output above",
     8: "choose a prefix that does not exist",

@@ -94,6 +94,6 @@ def verify_file(path: Path, integrity: Integrity, *, size: int | None, what: str
 
 
 _SUSPECT = (
-    "nothing of it was used; if the pin is meant to change run `sandbox runtimes lock`, "
+    "nothing of it was used; if the pin is meant to change run `sandbox pins lock`, "
     "otherwise suspect the mirror, the proxy or the disk"
 )

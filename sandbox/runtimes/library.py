@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
 from types import TracebackType
@@ -26,8 +26,8 @@ from sandbox.runtimes.needs import ImageFacts, Needs, Refusal, refusals
 from sandbox.runtimes.pins import HarnessPin, Pins, Runtime, default_pins_path, load_pins
 from sandbox.runtimes.proofs import Proofs
 from sandbox.runtimes.reports import Bundle, FetchEntry, LockEntry, RuntimeEntry, VerifyEntry
+from sandbox.runtimes.resolve import Released, unchanged
 from sandbox.runtimes.resolve import lock as resolve_lock
-from sandbox.runtimes.resolve import unchanged
 from sandbox.runtimes.sources import Sources
 from sandbox.runtimes.store import Store
 from sandbox.runtimes.unpacked import check_unpacked, ensure_unpacked
@@ -139,6 +139,7 @@ class RuntimeLibrary:
                 sha256=bundle.sha256,
                 artifacts=bundle.artifacts,
                 needs=bundle.needs,
+                released=bundle.released,
                 redistributable=all(
                     self.pins.artifact[one].redistributable for one in bundle.artifacts
                 ),
@@ -262,9 +263,17 @@ class RuntimeLibrary:
                 found.append(self._verified_tree(name, path, entry.sha256))
         return tuple(found)
 
-    def update_lock(self) -> LockEntry:
+    def update_lock(
+        self, only: Collection[str] = (), *, released: Released = lambda *_: None
+    ) -> LockEntry:
         """Resolve the pins anew and write the lock beside them; see ``resolve.lock``."""
-        lock = resolve_lock(self._workshop, unchanged(self.pins, self.lock_path), self.lock_path)
+        lock = resolve_lock(
+            self._workshop,
+            unchanged(self.pins, self.lock_path),
+            self.lock_path,
+            only=only,
+            released=released,
+        )
         changed = write_lock(self.lock_path, lock)
         self._lock = None
         return LockEntry(path=self.lock_path, changed=changed)

@@ -1,7 +1,8 @@
 """What the pins resolved to, written by tool: the models of ``pins.lock``, its loader and writer.
 
 The lock is sorted JSON beside its pins file. It keeps no download address: names, versions, file
-names, sizes and hashes only, so any mirror serves. ``pins_sha256`` ties it to its pins.
+names, sizes and hashes only, so any mirror serves. ``pins_sha256`` ties it to its pins,
+``harness_sha256`` each harness to what they said of it, so that one can be locked alone.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import json
 import re
 import uuid
+from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -72,12 +74,16 @@ class LockedTree(_Locked):
 
 
 class LockedBundle(_Locked):
-    """One bundle: what it was made of and needs, and the size (bytes) and sha256 of the tar."""
+    """One bundle: what it was made of and needs, and the size (bytes) and sha256 of the tar.
+
+    ``released`` is when the registry says that this version of the harness was published.
+    """
 
     version: Word
     artifacts: tuple[Name, ...]
     trees: tuple[Name, ...] = ()
     needs: Needs
+    released: datetime | None = None
     size: Size
     sha256: Sha256
 
@@ -87,6 +93,7 @@ class Lock(_Locked):
 
     schema_: Annotated[Literal[1], Field(alias="schema")]
     pins_sha256: Sha256
+    harness_sha256: dict[Name, Sha256] = Field(default_factory=dict)
     artifacts: dict[Name, LockedArtifact]
     trees: dict[Name, LockedTree] = Field(default_factory=dict)
     bundles: dict[Name, dict[Platform, LockedBundle]]
@@ -116,7 +123,7 @@ def lock_path_for(pins_path: Path | None = None) -> Path:
 def _cure(path: Path) -> str:
     """Say how a lock is written: this project's own, or another package's."""
     of = "" if path == lock_path_for() else f" --pins {path.with_suffix('.toml')}"
-    return f"run `sandbox runtimes lock{of}` and review what it changed"
+    return f"run `sandbox pins lock{of}` and review what it changed"
 
 
 def load_lock(path: Path | None = None) -> Lock:

@@ -1,6 +1,6 @@
 """What a bundle needs of an image, and whether an image has it: known before anything is fetched.
 
-`sandbox runtimes lock` reads every ELF file of a bundle and writes a summary into the lock. A seed
+`sandbox pins lock` reads every ELF file of a bundle and writes a summary into the lock. A seed
 compares it with the image's facts, so that an image is refused with reason and cure, where a start
 would only say "not found" (the loader is another) or name a symbol version.
 """

@@ -15,7 +15,7 @@ from datetime import datetime
 from pathlib import Path
 from urllib.parse import quote, urlsplit, urlunsplit
 
-from sandbox.errors import FetchError, IntegrityError, SandboxError
+from sandbox.errors import FetchError, IntegrityError, NotServed, SandboxError
 from sandbox.progress import Step
 from sandbox.runtimes.client import run_client
 from sandbox.runtimes.download import Http
@@ -60,10 +60,14 @@ def _report(argv: tuple[str, ...], env: Mapping[str, str]) -> dict[str, object]:
 
 @dataclass(frozen=True)
 class Dist:
-    """What the registry says about one version: addresses to try, and the hash."""
+    """What the registry says about one version: addresses to try, the hash, and what is published
+    with it: registry signatures, attestations of provenance.
+    """
 
     urls: tuple[str, ...]
     integrity: Integrity
+    signed: bool = False
+    attested: bool = False
 
 
 class NpmRegistry:
@@ -90,11 +94,16 @@ class NpmRegistry:
             url, text = str(said["tarball"]), str(said["integrity"])
             integrity = Integrity.parse(text)
         except (KeyError, TypeError, ValueError) as error:
-            raise FetchError(
+            raise NotServed(
                 f"the registry has no {name} {version} with a sha512 integrity",
                 cure="check the version in pins.toml, or use a registry that holds it",
             ) from error
-        return Dist(_addresses(url, registry), integrity)
+        return Dist(
+            _addresses(url, registry),
+            integrity,
+            signed=bool(said.get("signatures")),
+            attested=bool(said.get("attestations")),
+        )
 
     def download(
         self,

@@ -11,11 +11,14 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import cache
 from pathlib import Path
 
+from sandbox.errors import FetchError
 from sandbox.evidence.records import Record
 from sandbox.runtimes.needs import ordered
 from sandbox.runtimes.pins import HarnessPin, Pins, Runtime
+from sandbox.runtimes.pipindex import releases
 from sandbox.runtimes.sources import Sources
 from sandbox.runtimes.trees import NpmTreePin, PipTreePin, source_of
 
@@ -80,14 +83,38 @@ def outdated(
 
 
 def ask_with(clients: Sources) -> Callable[[Subject], Releases]:
-    """Return how the package clients of this machine are asked; pip tells no times."""
+    """Return how the package clients of this machine are asked, each package once."""
 
-    def ask(subject: Subject) -> Releases:
-        if subject.client == "npm":
-            return clients.registry().releases(subject.name)
-        return dict.fromkeys(clients.pip.versions(subject.name, python=subject.python or "3.11"))
+    @cache
+    def asked(client: str, name: str, python: str) -> Releases:
+        if client == "npm":
+            return clients.registry().releases(name)
+        versions = clients.pip.versions(name, python=python or "3.11")
+        try:
+            times = releases(clients.index().files(name))
+        except FetchError:
+            times = {}  # an index of the old kind tells no times
+        return {version: times.get(version) for version in versions}
 
-    return ask
+    return lambda subject: asked(subject.client, subject.name, subject.python)
+
+
+def released_with(
+    pins: Pins, pins_path: Path, ask: Callable[[Subject], Releases]
+) -> Callable[[Runtime, str], datetime | None]:
+    """Return what tells when a runtime's version was published; None when no registry says it."""
+
+    def released(runtime: Runtime, version: str) -> datetime | None:
+        try:
+            said = [
+                ask(subject).get(version + subject.suffix)
+                for subject in subjects_of(pins, pins_path, runtime, version)
+            ]
+        except FetchError:
+            return None
+        return max((time for time in said if time), default=None)
+
+    return released
 
 
 def subjects_of(pins: Pins, pins_path: Path, runtime: Runtime, version: str) -> set[Subject]:

@@ -228,6 +228,18 @@ class Pins(Said):
         text = json.dumps(said, sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()
 
+    def digest_of(self, harness: str) -> str:
+        """Return the sha256 of all that is said of one harness, its artifacts and trees."""
+        pin = self.harness[harness]
+        artifacts = {one.artifact for runtime in pin.runtime for one in runtime.content}
+        trees = {one.tree for runtime in pin.runtime for one in runtime.tree}
+        said = {
+            "harness": pin.model_dump(mode="json"),
+            "artifact": {one: self.artifact[one].model_dump(mode="json") for one in artifacts},
+            "tree": {one: self.tree[one].model_dump(mode="json") for one in trees},
+        }
+        return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()
+
     def harness_pin(self, name: str) -> HarnessPin:
         """Return the pin of harness ``name``; ``UsageError`` names the ones there are."""
         try:

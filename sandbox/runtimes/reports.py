@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from pathlib import Path
 from typing import Literal
 
@@ -40,6 +41,7 @@ class RuntimeEntry(Record):
     sha256: str
     artifacts: tuple[str, ...]
     needs: Needs
+    released: datetime | None = None
     redistributable: bool
     cached: bool
 

@@ -23,6 +23,7 @@ from sandbox.runtimes.integrity import Integrity
 from sandbox.runtimes.lock import LockedArtifact, LockedPackage, Wanted
 from sandbox.runtimes.npm import NpmRegistry, npm_settings
 from sandbox.runtimes.pip import Pip
+from sandbox.runtimes.pipindex import PipIndex, pip_access
 
 Pin = ArtifactPin | Wanted
 
@@ -154,6 +155,7 @@ class Sources:
     sleep: Sleep = time.sleep
     _stack: ExitStack = field(default_factory=ExitStack, init=False)
     _npm: NpmRegistry | None = field(default=None, init=False)
+    _index: PipIndex | None = field(default=None, init=False)
     _one: threading.Lock = field(default_factory=threading.Lock, init=False)
 
     def __enter__(self) -> Self:
@@ -166,7 +168,7 @@ class Sources:
         trace: TracebackType | None,
     ) -> None:
         self._stack.close()
-        self._npm = None
+        self._npm = self._index = None
 
     def registry(self) -> NpmRegistry:
         """Return the npm registry, asking npm for its configuration the first time."""
@@ -176,6 +178,14 @@ class Sources:
                 http = self._stack.enter_context(Http(settings.access, sleep=self.sleep))
                 self._npm = NpmRegistry(settings, http)
             return self._npm
+
+    def index(self) -> PipIndex:
+        """Return the Python package index, asking pip for its configuration the first time."""
+        with self._one:
+            if self._index is None:
+                http = self._stack.enter_context(Http(pip_access(self.pip), sleep=self.sleep))
+                self._index = PipIndex(self.pip, http)
+            return self._index
 
     def by_client(self) -> dict[str, Callable[[], Source]]:
         """Return what ``Fetcher`` takes."""

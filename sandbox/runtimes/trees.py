@@ -1,7 +1,7 @@
 """Dependency trees as pinned: every package of a harness, from the lock file of its own client.
 
 A tree's ``source`` lies beside the pins file and is committed: npm's ``package-lock.json`` (with
-integrity, without addresses) or a requirements file with hashes. `sandbox runtimes lock` turns it
+integrity, without addresses) or a requirements file with hashes. `sandbox pins lock` turns it
 into one lock entry a package; no package's install script ever runs.
 """
 

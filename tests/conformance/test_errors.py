@@ -104,17 +104,17 @@ def test_doctor_and_fetch_say_that_the_cache_has_no_space(full_disk: Path) -> No
 
 
 def test_a_corrupt_cached_bundle_is_found_by_doctor_and_verify(tmp_path: Path) -> None:
-    listed = sandbox("runtimes", "list", "--json")
+    listed = sandbox("pins", "list", "--json")
     assert listed.code == 0, listed.err
     digest = listed.out.partition('"sha256": "')[2].partition('"')[0]
     bundles = tmp_path / "sandbox" / "runtimes" / "bundles"
-    probe = sandbox("runtimes", "verify", env={"XDG_CACHE_HOME": str(tmp_path)})
+    probe = sandbox("pins", "verify", env={"XDG_CACHE_HOME": str(tmp_path)})
     assert probe.code == 0, probe.err
     bundles.mkdir(parents=True, exist_ok=True)
     (bundles / f"{digest}.tar").write_bytes(b"not the bundle")
     env = {"XDG_CACHE_HOME": str(tmp_path)}
-    verified = sandbox("runtimes", "verify", env=env)
-    assert verified.code == 4
+    verified = sandbox("pins", "verify", env=env)
+    assert verified.code == 1
     assert "corrupt" in verified.out
     looked = sandbox("doctor", "--offline", env=env)
     assert looked.code == 4, looked.out

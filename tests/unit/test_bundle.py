@@ -330,7 +330,7 @@ def test_a_bundle_that_is_not_the_locked_one_is_an_integrity_error() -> None:
     made = Assembled(size=10, sha256="a" * 64)
     check_assembled(made, size=10, sha256="a" * 64, what="x")
     for size, sha256 in [(11, "a" * 64), (10, "b" * 64)]:
-        with pytest.raises(IntegrityError, match="sandbox runtimes lock"):
+        with pytest.raises(IntegrityError, match="sandbox pins lock"):
             check_assembled(made, size=size, sha256=sha256, what="x")
 
 

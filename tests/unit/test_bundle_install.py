@@ -174,7 +174,7 @@ def test_a_copy_that_cannot_be_removed_is_an_error() -> None:
         (2, InstallError, "report it"),
         (3, InstallError, "own platform"),
         (4, InstallError, "add the tool"),
-        (5, IntegrityError, "runtimes verify"),
+        (5, IntegrityError, "pins verify"),
         (6, InstallError, "space and write permission"),
         (7, InstallError, "disagree"),
         (8, InstallError, "does not exist"),

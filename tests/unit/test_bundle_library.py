@@ -158,7 +158,7 @@ def test_another_machine_makes_the_same_bundle(room: Room, tmp_path: Path) -> No
 
 def test_a_changed_pin_makes_the_lock_stale(room: Room) -> None:
     room.pins.write_text(PINS.replace("tool 1.2.3", "tool 1.2.4"))
-    with pytest.raises(UsageError, match=r"(?s)stale.*sandbox runtimes lock"):
+    with pytest.raises(UsageError, match=r"(?s)stale.*sandbox pins lock"):
         room.library().ensure_bundle("tool", "linux-x64-gnu")
 
 

@@ -18,7 +18,7 @@ from sandbox.runtimes.lock import (
 )
 from sandbox.runtimes.pins import load_pins
 
-CURE = "sandbox runtimes lock"
+CURE = "sandbox pins lock"
 
 
 def edited(tmp_path: Path, **changes: Any) -> Path:

@@ -210,7 +210,7 @@ def test_locking_twice_and_on_another_machine_gives_the_same(room: Room, tmp_pat
 
 def test_a_changed_source_makes_the_lock_stale(room: Room) -> None:
     room.source.write_text(json.dumps(lock_file(), indent=1))
-    with pytest.raises(UsageError, match=r"(?s)stale.*package-lock\.json.*sandbox runtimes lock"):
+    with pytest.raises(UsageError, match=r"(?s)stale.*package-lock\.json.*sandbox pins lock"):
         room.library().ensure_bundle("tool", "linux-x64-gnu")
     room.source.unlink()
     with pytest.raises(PrerequisiteMissing, match="tree's source"):
