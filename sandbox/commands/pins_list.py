@@ -16,10 +16,6 @@ from sandbox.runtimes.pins import Pins
 _TITLES = ("HARNESS", "VERSION", "PLATFORMS", "SIZE", "LICENCE", "NEEDS", "AGE", "HERE")
 
 
-def configure(_: argparse.ArgumentParser) -> None:
-    """Add nothing."""
-
-
 def run(arguments: argparse.Namespace) -> ExitCode:
     """Print it; no network, nothing is hashed."""
     with RuntimeLibrary(arguments.pins) as library:

@@ -11,13 +11,6 @@ from sandbox.runtimes.library import RuntimeLibrary
 from sandbox.runtimes.outdated import ask_with, released_with
 
 
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Add the harnesses."""
-    parser.add_argument(
-        "harness", nargs="*", metavar="HARNESS", help="only its entries (default: all)"
-    )
-
-
 def run(arguments: argparse.Namespace) -> ExitCode:
     """Fetch, make and measure everything, then write the lock, sorted; say whether it changed."""
     with progress() as shown, RuntimeLibrary(arguments.pins, progress=shown) as library:

@@ -9,23 +9,7 @@ from sandbox.commands.records import columns, print_records
 from sandbox.errors import ExitCode, UsageError
 from sandbox.progress import progress
 from sandbox.runtimes.library import RuntimeLibrary
-from sandbox.runtimes.outdated import COOLDOWN, OutdatedEntry, ask_with, outdated
-
-
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Add the cooldown."""
-    add_cooldown(parser)
-
-
-def add_cooldown(parser: argparse.ArgumentParser) -> None:
-    """Add ``--cooldown``."""
-    parser.add_argument(
-        "--cooldown",
-        type=float,
-        default=COOLDOWN.days,
-        metavar="DAYS",
-        help=f"how old a release must be (default: {COOLDOWN.days})",
-    )
+from sandbox.runtimes.outdated import OutdatedEntry, ask_with, outdated
 
 
 def cooldown(arguments: argparse.Namespace) -> timedelta:

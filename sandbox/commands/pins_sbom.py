@@ -4,17 +4,11 @@ from __future__ import annotations
 
 import argparse
 import json
-from pathlib import Path
 
 from sandbox.errors import ExitCode
 from sandbox.evidence.folder import write_text
 from sandbox.runtimes.library import RuntimeLibrary
 from sandbox.runtimes.sbom import sbom
-
-
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Add where it goes."""
-    parser.add_argument("--output", type=Path, metavar="FILE", help="default: standard output")
 
 
 def run(arguments: argparse.Namespace) -> ExitCode:

@@ -15,16 +15,6 @@ from sandbox.runtimes.library import RuntimeLibrary, VerifyEntry
 from sandbox.runtimes.online import ServedEntry, ask_with, served
 
 
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Add the depths."""
-    depth = parser.add_mutually_exclusive_group()
-    depth.add_argument("--lock", action="store_true", help="only the lock, no cached byte")
-    depth.add_argument(
-        "--online", action="store_true", help="also ask the registries for each file's hash"
-    )
-    parser.add_argument("--all", action="store_true", help="name the good ones too")
-
-
 def run(arguments: argparse.Namespace) -> ExitCode:
     """Look at all of it and name what is wrong; a corrupt file is left where it is."""
     with progress() as shown, RuntimeLibrary(arguments.pins, progress=shown) as library:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import secrets
 import tempfile
-import time
 from collections.abc import Sequence
 from contextlib import ExitStack
 from fnmatch import fnmatchcase
@@ -21,12 +20,11 @@ from sandbox.conformance.plan import Axes, Selection, make_plan
 from sandbox.conformance.preflight import preflight
 from sandbox.conformance.prepare import prepare
 from sandbox.conformance.prove import SCENARIO, plan_of, with_proofs
-from sandbox.conformance.runner import run_plan
+from sandbox.conformance.runner import begin, run_plan
 from sandbox.conformance.world import World, choose_way
 from sandbox.engine.client import Engine
 from sandbox.engine.imagebuild.definition import image_definitions
 from sandbox.errors import ExitCode, UsageError
-from sandbox.evidence.cell import RunRecord
 from sandbox.evidence.preflight import PreflightReport
 from sandbox.harnesses.base import Harness
 from sandbox.harnesses.registry import Registered, registered
@@ -133,12 +131,7 @@ def _proven(
             conditions=report.conditions,
             progress=shown,
         )
-        record = RunRecord(
-            run_id=world.run_id,
-            profile="preflight",
-            cells=tuple(cell.cell_id for cell in plan),
-            started_at=time.time(),
-        )
+        record = begin(world, plan, profile="preflight")
         run_plan(plan, world, record=record, jobs=report.jobs)
         return with_proofs(report, folder)
 

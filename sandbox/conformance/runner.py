@@ -23,6 +23,16 @@ from sandbox.harnesses.base import Harness
 RunCell = Callable[[CellSpec, World], CellRecord]
 
 
+def begin(world: World, plan: Sequence[CellSpec], *, profile: str) -> RunRecord:
+    """Return the record of a run of this plan that begins now."""
+    return RunRecord(
+        run_id=world.run_id,
+        profile=profile,
+        cells=tuple(cell.cell_id for cell in plan),
+        started_at=time.time(),
+    )
+
+
 def run_plan(
     plan: Sequence[CellSpec],
     world: World,

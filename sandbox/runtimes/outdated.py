@@ -16,6 +16,7 @@ from pathlib import Path
 
 from sandbox.errors import FetchError
 from sandbox.evidence.records import Record
+from sandbox.runtimes.artifacts import ArtifactPin
 from sandbox.runtimes.needs import ordered
 from sandbox.runtimes.pins import HarnessPin, Pins, Runtime
 from sandbox.runtimes.pipindex import releases
@@ -69,17 +70,29 @@ def outdated(
         now: the time to count the cooldown from.
         cooldown: how old a release must be.
     """
-    found = []
-    for harness, pin in sorted(pins.harness.items()):
-        for version, runtimes in sorted(_by_version(pin).items()):
-            subjects = sorted(
-                {one for r in runtimes for one in subjects_of(pins, pins_path, r, version)},
-                key=lambda one: (one.client, one.name, one.suffix),
-            )
-            platforms = tuple(sorted(p for r in runtimes for p in r.platforms))
-            offers = [_stripped(ask(subject), subject.suffix) for subject in subjects]
-            found.append(_entry(harness, platforms, version, offers, latest=now - cooldown))
-    return tuple(found)
+    return tuple(
+        offer(pins, pins_path, harness, version, ask, latest=now - cooldown)
+        for harness, pin in sorted(pins.harness.items())
+        for version in sorted(by_version(pin))
+    )
+
+
+def offer(
+    pins: Pins,
+    pins_path: Path,
+    harness: str,
+    version: str,
+    ask: Callable[[Subject], Releases],
+    *,
+    latest: datetime,
+) -> OutdatedEntry:
+    """Return what there is to bump one pinned version of a harness to, released by ``latest``."""
+    runtimes = by_version(pins.harness[harness])[version]
+    subjects = {one for r in runtimes for one in subjects_of(pins, pins_path, r, version)}
+    ordered_subjects = sorted(subjects, key=lambda one: (one.client, one.name, one.suffix))
+    platforms = tuple(sorted(p for r in runtimes for p in r.platforms))
+    offers = [plain_versions(ask(subject), subject.suffix) for subject in ordered_subjects]
+    return _entry(harness, platforms, version, offers, latest=latest)
 
 
 def ask_with(clients: Sources) -> Callable[[Subject], Releases]:
@@ -122,8 +135,8 @@ def subjects_of(pins: Pins, pins_path: Path, runtime: Runtime, version: str) -> 
     found = set()
     for content in runtime.content:
         artifact = pins.artifact[content.artifact]
-        head, suffix = artifact.version[: len(version)], artifact.version[len(version) :]
-        if head == version and (not suffix or suffix.startswith("-")):
+        suffix = suffix_of(artifact, version)
+        if suffix is not None:
             found.add(Subject(artifact.client, artifact.name, suffix))
     for planted in runtime.tree:
         tree = pins.tree[planted.tree]
@@ -136,6 +149,14 @@ def subjects_of(pins: Pins, pins_path: Path, runtime: Runtime, version: str) -> 
     return found
 
 
+def suffix_of(artifact: ArtifactPin, version: str) -> str | None:
+    """What follows a harness's version in an artifact's; None when it carries another one."""
+    if not artifact.version.startswith(version):
+        return None
+    suffix = artifact.version.removeprefix(version)
+    return suffix if not suffix or suffix.startswith("-") else None
+
+
 def _asked_for(tree: PipTreePin, source: Path, version: str) -> Iterable[Subject]:
     """What the requirements were made from lies beside them, ending in ``.in``."""
     asked = source.with_suffix(".in")
@@ -145,14 +166,16 @@ def _asked_for(tree: PipTreePin, source: Path, version: str) -> Iterable[Subject
             yield Subject("pip", name.strip(), python=tree.python)
 
 
-def _by_version(pin: HarnessPin) -> dict[str, list[Runtime]]:
+def by_version(pin: HarnessPin) -> dict[str, list[Runtime]]:
+    """Return the runtimes of a harness by the version that they are pinned to."""
     found: dict[str, list[Runtime]] = {}
     for runtime in pin.runtime:
         found.setdefault(runtime.version or pin.version, []).append(runtime)
     return found
 
 
-def _stripped(releases: Releases, suffix: str) -> Releases:
+def plain_versions(releases: Releases, suffix: str) -> Releases:
+    """Return the releases that end in ``suffix``, without it; none that is a prerelease."""
     return {
         version.removesuffix(suffix): time
         for version, time in releases.items()
