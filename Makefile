@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 SANDBOX := $(BIN)/sandbox
 # Files of tests run side by side, one process a core; a file's tests stay together.
 PYTEST := $(BIN)/python -m pytest -n auto --dist loadfile
-SHELL_FILES = $$(git ls-files '*.sh' .ci/run)
+SHELL_FILES = $$(git ls-files '*.sh' .ci)
 
 # IMAGES takes globs of defined names, all, image references, and files with one of these a line.
 # What to run: make conformance PROFILE=full HARNESSES='codex' IMAGES='alpine-*' SCENARIOS='*' JOBS=2
