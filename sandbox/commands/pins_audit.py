@@ -7,6 +7,7 @@ import shutil
 from collections import Counter
 from collections.abc import Sequence
 
+from sandbox.commands.library import libraries_of, selected_library
 from sandbox.commands.records import print_records
 from sandbox.errors import ExitCode, SandboxError
 from sandbox.progress import progress
@@ -19,13 +20,15 @@ from sandbox.runtimes.online import ServedEntry, ask_with, files_of, served
 
 def run(arguments: argparse.Namespace) -> ExitCode:
     """Ask for all that is published; 1 when something is wrong, 4 when it could not be verified."""
+    found: list[AuditEntry] = []
     with (
         progress() as shown,
-        RuntimeLibrary(arguments.pins, progress=shown) as library,
+        selected_library(arguments.pins, shown) as libraries,
         shown.step("asking the registries"),
     ):
-        files = files_of(library.lock())
-        found = [*_npm(library, files), *_wheels(library, files), *_debs(library)]
+        for library in libraries_of(libraries):
+            files = files_of(library.lock())
+            found += [*_npm(library, files), *_wheels(library, files), *_debs(library)]
     print_records(found, _lines(found, everything=arguments.all), as_json=arguments.json)
     return exit_code(found)
 

@@ -6,11 +6,13 @@ import argparse
 from datetime import UTC, datetime
 
 from sandbox.commands.engine import open_engine
+from sandbox.commands.library import library_of, selected_library
 from sandbox.commands.pins_cells import (
     Behaviour,
     cells_of,
     compared,
     conclude,
+    opened,
     said_version,
     sizes,
 )
@@ -27,7 +29,8 @@ from sandbox.runtimes.workingcopy import WorkingCopy, working_copy
 
 def run(arguments: argparse.Namespace) -> ExitCode:
     """Try it in a working copy; the pins change only with ``--write``."""
-    with progress() as shown, RuntimeLibrary(arguments.pins, progress=shown) as old:
+    with progress() as shown, selected_library(arguments.pins, shown) as library:
+        old = library_of(arguments.harness, library)
         old.lock()
         bump = _planned(arguments, old, shown)
         with (
@@ -62,11 +65,11 @@ def _tried(
 ) -> Behaviour:
     plan = cells_of(arguments, engine, {bump.harness: bump.platforms})
     carry_out(copy, [bump], old.clients, shown)
-    with RuntimeLibrary(copy.pins_path, progress=shown) as new:
+    with opened(copy, old, shown) as new:
         lock_copy(new, [bump.harness])
         said = said_version(engine, new, plan[0], shown)
     again = expect_output(copy, bump, said)
-    with RuntimeLibrary(copy.pins_path, progress=shown) as new:
+    with opened(copy, old, shown) as new:
         if again:
             lock_copy(new, [bump.harness])
         difference, folder = compared(

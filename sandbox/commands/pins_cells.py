@@ -16,7 +16,7 @@ from sandbox.conformance.compare import judged, run_both
 from sandbox.conformance.plan import CellSpec
 from sandbox.conformance.prepare import prepare
 from sandbox.conformance.printed import printed_version
-from sandbox.conformance.world import World
+from sandbox.conformance.world import World, choose_way
 from sandbox.engine.client import Engine
 from sandbox.engine.imagebuild.definition import arch_of
 from sandbox.engine.images import image_definition
@@ -25,11 +25,12 @@ from sandbox.errors import ExitCode, NothingSelected
 from sandbox.evidence.difference import Difference
 from sandbox.evidence.folder import write_text
 from sandbox.evidence.records import Record
-from sandbox.harnesses.registry import load_harnesses
+from sandbox.harnesses.registry import registered
 from sandbox.progress import Progress
 from sandbox.report.differencetext import difference_lines
 from sandbox.runtimes.bump import Bump
 from sandbox.runtimes.library import RuntimeLibrary
+from sandbox.runtimes.workingcopy import WorkingCopy
 
 
 class Sizes(Record):
@@ -86,11 +87,16 @@ def platform_of(engine: Engine, image: str) -> str:
     return image_definition(image).platform(arch_of(engine.info.architecture))
 
 
+def opened(copy: WorkingCopy, like: RuntimeLibrary, progress: Progress) -> RuntimeLibrary:
+    """Open the pins of a working copy with the store and the npm of another library."""
+    return RuntimeLibrary(copy.pins_path, progress=progress, store=like.store, npm=like.pinned_npm)
+
+
 def said_version(
     engine: Engine, library: RuntimeLibrary, cell: CellSpec, progress: Progress
 ) -> str:
     """Return what the harness of a cell prints as its version there."""
-    image = prepare(engine, library, [cell], progress)[cell.image]
+    image = prepare(engine, library, [cell], progress, "copy")[cell.image]
     bundle = library.ensure_bundle(cell.harness, image.platform)
     owner = Ownership.current(run_id=f"pins-{secrets.token_hex(3)}")
     with progress.step(f"asking {cell.harness} {bundle.version} for its version"):
@@ -110,16 +116,18 @@ def compared(
     known = baseline(arguments.baseline)
     run_id = f"pins-{dt.datetime.now(dt.UTC):%Y%m%dT%H%M%S}-{secrets.token_hex(3)}"
     folder = new_folder(arguments.output or Path("results") / run_id)
-    images = prepare(engine, old, plan, progress)
-    prepare(engine, new, plan, progress)
+    way = choose_way(engine, "auto")
+    images = prepare(engine, old, plan, progress, way)
+    prepare(engine, new, plan, progress, way)
     world = World(
         engine=engine,
         images=images,
-        harnesses=load_harnesses(),
+        harnesses=registered().harnesses,
         library=old,
         run_id=run_id,
         folder=folder,
         progress=progress,
+        way=way,
     )
     folders = run_both(plan, world, new, profile=arguments.profile, jobs=arguments.jobs)
     return judged(folders, baseline=known, today=dt.datetime.now(dt.UTC).date()), folder

@@ -14,6 +14,7 @@ from sandbox.commands.pins_cells import (
     cells_of,
     compared,
     conclude,
+    opened,
     said_version,
     sizes,
 )
@@ -54,11 +55,11 @@ def _compared(
     carry_out(copy, bumps, old.clients, shown)
     for bump in bumps:
         plan = cells_of(arguments, engine, {bump.harness: bump.platforms})
-        with RuntimeLibrary(copy.pins_path, progress=shown) as new:
+        with opened(copy, old, shown) as new:
             lock_copy(new, ())
             said = said_version(engine, new, plan[0], shown)
         expect_output(copy, bump, said)
-    with RuntimeLibrary(copy.pins_path, progress=shown) as new:
+    with opened(copy, old, shown) as new:
         if bumps or not _is_current(new):
             lock_copy(new, ())
         changed = _changed(old, new)

@@ -6,10 +6,12 @@ import argparse
 from collections.abc import Iterable
 from datetime import UTC, datetime
 
+from sandbox.commands.library import libraries_of, selected_library
 from sandbox.commands.records import columns, print_records
 from sandbox.commands.sizes import megabytes
 from sandbox.errors import ExitCode
-from sandbox.runtimes.library import RuntimeEntry, RuntimeLibrary
+from sandbox.progress import progress
+from sandbox.runtimes.library import RuntimeEntry
 from sandbox.runtimes.needs import Needs
 from sandbox.runtimes.pins import Pins
 
@@ -18,9 +20,10 @@ _TITLES = ("HARNESS", "VERSION", "PLATFORMS", "SIZE", "LICENCE", "NEEDS", "AGE",
 
 def run(arguments: argparse.Namespace) -> ExitCode:
     """Print it; no network, nothing is hashed."""
-    with RuntimeLibrary(arguments.pins) as library:
+    with progress() as shown, selected_library(arguments.pins, shown) as library:
         entries = library.entries()
-        lines = [*columns(_rows(entries, datetime.now(UTC))), *_unavailable(library.pins)]
+        lines = columns(_rows(entries, datetime.now(UTC)))
+        lines += [line for one in libraries_of(library) for line in _unavailable(one.pins)]
     print_records(entries, lines, as_json=arguments.json)
     return ExitCode.OK
 

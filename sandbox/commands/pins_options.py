@@ -13,7 +13,7 @@ _COOLDOWN_DAYS = 7
 
 def add_options(action: str, parser: argparse.ArgumentParser) -> None:
     """Add the options of one action; every one has ``--pins`` and ``--json``."""
-    parser.add_argument("--pins", type=Path, metavar="FILE", help="another pins.toml")
+    parser.add_argument("--pins", type=Path, metavar="FILE", help="this pins.toml alone")
     parser.add_argument("--json", action="store_true", help="print JSON")
     if action in _OWN:
         _OWN[action](parser)

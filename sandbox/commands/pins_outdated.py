@@ -5,10 +5,10 @@ from __future__ import annotations
 import argparse
 from datetime import UTC, datetime, timedelta
 
+from sandbox.commands.library import libraries_of, selected_library
 from sandbox.commands.records import columns, print_records
 from sandbox.errors import ExitCode, UsageError
 from sandbox.progress import progress
-from sandbox.runtimes.library import RuntimeLibrary
 from sandbox.runtimes.outdated import OutdatedEntry, ask_with, outdated
 
 
@@ -21,18 +21,15 @@ def cooldown(arguments: argparse.Namespace) -> timedelta:
 
 def run(arguments: argparse.Namespace) -> ExitCode:
     """Ask the registries; exit code 1 when there is something to bump to."""
+    found: list[OutdatedEntry] = []
     with (
         progress() as shown,
-        RuntimeLibrary(arguments.pins, progress=shown) as library,
+        selected_library(arguments.pins, shown) as library,
         shown.step("asking the registries"),
     ):
-        found = outdated(
-            library.pins,
-            library.pins_path,
-            ask_with(library.clients),
-            now=datetime.now(UTC),
-            cooldown=cooldown(arguments),
-        )
+        for one in libraries_of(library):
+            ask, now = ask_with(one.clients), datetime.now(UTC)
+            found += outdated(one.pins, one.pins_path, ask, now=now, cooldown=cooldown(arguments))
     print_records(found, columns([_row(entry) for entry in found]), as_json=arguments.json)
     return ExitCode.FAILED if any(entry.newest for entry in found) else ExitCode.OK
 

@@ -6,10 +6,12 @@ import argparse
 from collections import Counter
 from collections.abc import Sequence
 
+from sandbox.commands.library import libraries_of, selected_library
 from sandbox.commands.records import print_records
 from sandbox.errors import ExitCode
 from sandbox.evidence.records import Record
 from sandbox.progress import progress
+from sandbox.runtimes.collection import RuntimeCollection
 from sandbox.runtimes.completeness import lock_faults
 from sandbox.runtimes.library import RuntimeLibrary, VerifyEntry
 from sandbox.runtimes.online import ServedEntry, ask_with, served
@@ -17,19 +19,34 @@ from sandbox.runtimes.online import ServedEntry, ask_with, served
 
 def run(arguments: argparse.Namespace) -> ExitCode:
     """Look at all of it and name what is wrong; a corrupt file is left where it is."""
-    with progress() as shown, RuntimeLibrary(arguments.pins, progress=shown) as library:
-        lock, name = library.lock(), library.lock_path.name
-        found: list[VerifyEntry | ServedEntry] = [
-            VerifyEntry(kind="lock", name=name, status="corrupt", detail=fault)
-            for fault in lock_faults(library.pins, lock)
-        ] or [VerifyEntry(kind="lock", name=name, status="ok")]
+    with progress() as shown, selected_library(arguments.pins, shown) as library:
+        found: list[VerifyEntry | ServedEntry] = [*_broken(library)]
+        for one in libraries_of(library):
+            found += _lock(one)
         if not arguments.lock:
             found += [entry for entry in library.verify() if entry.kind != "lock"]
         if arguments.online:
             with shown.step("asking the registries"):
-                found += served(lock, ask_with(library.clients))
+                for one in libraries_of(library):
+                    found += served(one.lock(), ask_with(one.clients))
     print_records(found, _lines(found, everything=arguments.all), as_json=arguments.json)
     return exit_code(found)
+
+
+def _broken(library: RuntimeLibrary | RuntimeCollection) -> list[VerifyEntry]:
+    broken = library.broken if isinstance(library, RuntimeCollection) else {}
+    return [
+        VerifyEntry(kind="lock", name=harness, status="corrupt", detail=error.message)
+        for harness, error in sorted(broken.items())
+    ]
+
+
+def _lock(library: RuntimeLibrary) -> list[VerifyEntry]:
+    name = str(library.lock_path)
+    return [
+        VerifyEntry(kind="lock", name=name, status="corrupt", detail=fault)
+        for fault in lock_faults(library.pins, library.lock())
+    ] or [VerifyEntry(kind="lock", name=name, status="ok")]
 
 
 def exit_code(found: Sequence[VerifyEntry | ServedEntry]) -> ExitCode:

@@ -17,7 +17,7 @@ mkdir /tmp/tree /tmp/home
 tar -xof "$1" -C /tmp/tree
 shift
 cd /
-exec env -i HOME=/tmp/home TMPDIR=/tmp/home PATH=/usr/sbin:/usr/bin:/sbin:/bin /tmp/tree/bin/"$@"
+exec env -i HOME=/tmp/home TMPDIR=/tmp/home PATH=/usr/sbin:/usr/bin:/sbin:/bin "$@"
 """
 
 
@@ -30,7 +30,9 @@ def printed_version(engine: Engine, image: LoadedImage, bundle: Bundle, owner: O
     """
     mounts = [ReadOnlyMount(source=bundle.path, target=_MOUNT)]
     with Sandbox(engine, image.ref, owner=owner, mounts=mounts) as sandbox:
-        argv = ["sh", "-c", _SCRIPT, "sh", _MOUNT, bundle.harness, *bundle.version_argv]
+        variables = [f"{name}={value}" for name, value in sorted(bundle.version_env.items())]
+        program = f"/tmp/tree/bin/{bundle.harness}"  # noqa: S108 - inside the sandbox
+        argv = ["sh", "-c", _SCRIPT, "sh", _MOUNT, *variables, program, *bundle.version_argv]
         ended = sandbox.exec(argv, deadline_s=180)
     said = ended.stdout.text.rstrip("\n")
     if bundle.version_first_line:

@@ -71,7 +71,7 @@ class RuntimeCollection:
 
     def __enter__(self) -> Self:
         with ExitStack() as entered:
-            for library in self._libraries:
+            for library in self.libraries:
                 entered.enter_context(library)
             self._stack = entered.pop_all()
         return self
@@ -85,7 +85,7 @@ class RuntimeCollection:
         self._stack.close()
 
     @property
-    def _libraries(self) -> tuple[RuntimeLibrary, ...]:
+    def libraries(self) -> tuple[RuntimeLibrary, ...]:
         """Every library once, the own one first."""
         found = {self.own.pins_path: self.own}
         found |= {library.pins_path: library for library in self._by_harness.values()}
@@ -134,7 +134,7 @@ class RuntimeCollection:
             self._progress.say(f"{harness} is left out: {error}")
         found = (
             entry
-            for library in self._libraries
+            for library in self.libraries
             for entry in library.entries()
             if self._by_harness.get(entry.harness) is library
         )
@@ -156,7 +156,7 @@ class RuntimeCollection:
     def verify(self) -> tuple[VerifyEntry, ...]:
         """Hash every cached file of every lock; a pins file that is broken is told as corrupt."""
         found = list(self.own.verify())
-        for library in self._libraries[1:]:
+        for library in self.libraries[1:]:
             found += (_of(library, entry) for entry in library.verify())
         for harness, error in sorted(self.broken.items()):
             found.append(

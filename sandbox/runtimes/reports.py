@@ -28,7 +28,7 @@ class Bundle(Record):
 
 
 class RuntimeEntry(Record):
-    """One line of `runtimes list`: a bundle as locked, and whether its file is here.
+    """One line of `pins list`: a bundle as locked, and whether its file is here.
 
     ``redistributable`` is False when a part of it may be fetched, but not passed on.
     """
@@ -55,7 +55,7 @@ class FetchEntry(Record):
 
 
 class VerifyEntry(Record):
-    """One line of `runtimes verify`: a cached file, hashed; ``detail`` says what is wrong."""
+    """One line of `pins verify`: a cached file, hashed; ``detail`` says what is wrong."""
 
     kind: Literal["lock", "artifact", "bundle", "tree"]
     name: str
@@ -77,7 +77,7 @@ class CacheEntry(Record):
 
 
 class LockEntry(Record):
-    """What `runtimes lock` did: the lock's path, and whether the file changed."""
+    """What `pins lock` did: the lock's path, and whether the file changed."""
 
     path: Path
     changed: bool

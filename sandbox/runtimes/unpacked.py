@@ -111,7 +111,7 @@ def _unpack(bundle: Bundle, root: Path, step: Step) -> None:
     if source.digest.hexdigest() != bundle.sha256:
         raise IntegrityError(
             f"{bundle.path} has sha256 {source.digest.hexdigest()}, pinned is {bundle.sha256}",
-            cure="run `sandbox runtimes verify`; nothing was unpacked",
+            cure="run `sandbox pins verify`; nothing was unpacked",
         )
     (root / MARK).write_text(f"{bundle.sha256}\n", "ascii")
     (root / MARK).chmod(0o644)

@@ -40,14 +40,14 @@ def test_its_cells_and_runtimes_are_listed_beside_ours(foreign: Foreign, tmp_pat
     listed = run(foreign, tmp_path, "list", "--profile", "full", "--json")
     assert (listed.code, listed.err) == (0, "")
     assert {cell["harness"] for cell in json.loads(listed.out)} > {"pocket", "codex", "pi"}
-    runtimes = run(foreign, tmp_path, "runtimes", "list", "--json")
+    runtimes = run(foreign, tmp_path, "pins", "list", "--json")
     assert (runtimes.code, runtimes.err) == (0, "")
     found = {(entry["harness"], entry["platform"]) for entry in json.loads(runtimes.out)}
     assert found > {("pocket", "linux-x64-musl"), ("codex", "linux-x64-musl")}
 
 
 def test_its_lock_comes_out_the_same_again(foreign: Foreign, tmp_path: Path) -> None:
-    ended = run(foreign, tmp_path, "runtimes", "lock", "--pins", str(foreign.pins))
+    ended = run(foreign, tmp_path, "pins", "lock", "--pins", str(foreign.pins))
     assert (ended.code, ended.out.split()[0]) == (0, "unchanged:")
 
 
@@ -78,13 +78,13 @@ def test_other_bytes_under_its_name_are_refused(own: Foreign, tmp_path: Path) ->
 def test_without_its_lock_only_it_is_left_out(own: Foreign, tmp_path: Path) -> None:
     own.pins.with_suffix(".lock").unlink()
     assert run(own, tmp_path, "list", "pocket/*").code == 0
-    runtimes = run(own, tmp_path, "runtimes", "list", "--json")
+    runtimes = run(own, tmp_path, "pins", "list", "--json")
     assert "codex" in {entry["harness"] for entry in json.loads(runtimes.out)}
     assert "pocket is left out: no lock file" in runtimes.err
     fetched = run(own, tmp_path, "runtimes", "fetch", "--harness", "pocket")
     assert fetched.code == ExitCode.PREREQUISITE
-    assert f"sandbox runtimes lock --pins {own.pins}" in fetched.err
-    assert run(own, tmp_path, "runtimes", "verify").code == ExitCode.ERROR
+    assert f"sandbox pins lock --pins {own.pins}" in fetched.err
+    assert run(own, tmp_path, "pins", "verify").code == ExitCode.FAILED
 
 
 def test_a_package_that_cannot_be_imported_takes_nothing_else_away(
