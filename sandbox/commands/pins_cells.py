@@ -148,7 +148,7 @@ def sizes(old: RuntimeLibrary, new: RuntimeLibrary, harnesses: Sequence[str]) ->
 
 
 def conclude(found: Behaviour, *, as_json: bool) -> ExitCode:
-    """Print what was found, keep it beside the runs; 1 when a verdict differs, 4 when unknown."""
+    """Print what was found, keep it beside the runs; 1 when one differs or fails, 4 unknown."""
     text = found.model_dump_json(indent=2)
     lines = "\n".join(_lines(found))
     write_text(found.results / "difference.json", text + "\n")
@@ -156,7 +156,8 @@ def conclude(found: Behaviour, *, as_json: bool) -> ExitCode:
     print(json.dumps(json.loads(text), indent=2) if as_json else lines)
     if found.difference.unknown:
         return ExitCode.ERROR
-    return ExitCode.FAILED if found.difference.verdicts else ExitCode.OK
+    differs = found.difference.verdicts or found.difference.failing
+    return ExitCode.FAILED if differs else ExitCode.OK
 
 
 def _lines(found: Behaviour) -> list[str]:

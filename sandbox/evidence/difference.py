@@ -56,13 +56,17 @@ class Difference(Record):
     """All that differs between an old and a new run.
 
     ``versions`` is harness and image to the versions that were installed, old and new.
-    ``unknown`` are cells that could not be judged on one side.
+    ``states`` counts the cells of each side by state. ``unknown`` are cells that could not be
+    judged on one side; ``failing`` those of the new side with failures that no baseline explains,
+    new or not: cells that fail on both sides compare little.
     """
 
     versions: dict[str, tuple[str, str]]
     cells: int
+    states: dict[Side, dict[str, int]]
     verdicts: tuple[VerdictChange, ...]
     unknown: tuple[str, ...]
+    failing: tuple[str, ...]
     figures: tuple[Figure, ...]
     names: tuple[NamesChange, ...]
 
@@ -86,8 +90,10 @@ def difference(
     return Difference(
         versions=_versions(pairs),
         cells=len(ids),
+        states={"old": old.summary.cells, "new": new.summary.cells},
         verdicts=tuple(change for pair in pairs for change in _changes(*pair)),
         unknown=tuple(name for name, *sides in pairs if any(map(_is_unknown, sides))),
+        failing=tuple(cell.cell_id for cell in new.cells if cell.state is CellState.FAIL),
         figures=tuple(_figures(files["old"], files["new"])),
         names=tuple(_names(files["old"].values(), files["new"].values())),
     )

@@ -19,6 +19,11 @@ def difference_lines(found: Difference) -> Iterator[str]:
         if change.reason:
             yield f"  {change.reason}"
     yield f"verdicts that differ: {len(found.verdicts)}, in {found.cells} cells"
+    for side, states in found.states.items():
+        counted = ", ".join(f"{number} {state}" for state, number in states.items() if number)
+        yield f"{side} cells: {counted}"
+    for name in found.failing:
+        yield f"fails, and no baseline entry says why: {name}"
     for name in found.unknown:
         yield f"could not find out: {name}"
     yield ""

@@ -18,6 +18,7 @@ from sandbox.runtimes.workingcopy import working_copy
 
 PATH, PINS = default_pins_path(), load_pins()
 TEXT = PATH.read_text()
+SAID = tomllib.loads(TEXT)["harness"]
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 
@@ -33,9 +34,10 @@ def test_every_harness_of_ours_can_be_bumped_and_nothing_else_changes(harness: s
     lines = changed_lines(TEXT, text)
     assert len(lines) == len(bump.edits)
     assert all("99.1.2" in line for line in lines)
-    assert tomllib.loads(text)["harness"][harness]["version"] == "99.1.2"
-    for other in PINS.harness.keys() - {harness}:
-        assert tomllib.loads(text)["harness"][other] == tomllib.loads(TEXT)["harness"][other]
+    said = tomllib.loads(text)["harness"]
+    assert said[harness]["version"] == "99.1.2"
+    others = PINS.harness.keys() - {harness}
+    assert {name: said[name] for name in others} == {name: SAID[name] for name in others}
     assert set(bump.trees) == {one.tree for r in PINS.harness[harness].runtime for one in r.tree}
     assert set(bump.platforms) | set(bump.left) == set(PINS.harness[harness].platforms)
 
