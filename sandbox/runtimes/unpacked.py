@@ -88,7 +88,7 @@ def _damage(bundle: Bundle) -> Iterator[None]:
     except (tarfile.TarError, ValueError, *_ODD_NAMES) as error:
         raise IntegrityError(
             f"{bundle.path} cannot be unpacked: {error}",
-            cure="run `sandbox runtimes verify`; nothing was unpacked",
+            cure="run `sandbox pins verify`; nothing was unpacked",
         ) from error
 
 
