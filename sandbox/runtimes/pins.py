@@ -234,9 +234,9 @@ class Pins(Said):
         artifacts = {one.artifact for runtime in pin.runtime for one in runtime.content}
         trees = {one.tree for runtime in pin.runtime for one in runtime.tree}
         said = {
-            "harness": pin.model_dump(mode="json"),
-            "artifact": {one: self.artifact[one].model_dump(mode="json") for one in artifacts},
-            "tree": {one: self.tree[one].model_dump(mode="json") for one in trees},
+            "harness": _given(pin),
+            "artifact": {one: _given(self.artifact[one]) for one in artifacts},
+            "tree": {one: _given(self.tree[one]) for one in trees},
         }
         return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()
 
@@ -248,6 +248,10 @@ class Pins(Said):
             raise UsageError(
                 f"no pin for harness {name!r}", cure=f"one of: {', '.join(sorted(self.harness))}"
             ) from None
+
+
+def _given(said: Said) -> object:
+    return said.model_dump(mode="json", exclude_defaults=True)
 
 
 def default_pins_path() -> Path:

@@ -75,3 +75,14 @@ def test_a_date_is_asked_for_once_and_stays(room: Room) -> None:
     assert not room.library().update_lock(released=released).changed
     assert not room.library().update_lock().changed  # nor does it need a registry that tells
     assert (asked, room.lock.read_text()) == (["1.2.3", "1.2.3"], before)
+
+
+def test_a_key_that_says_its_default_makes_no_lock_stale(room: Room) -> None:
+    room.library().update_lock()
+    text = TWO.replace('licence = "MIT"\n', 'licence = "MIT"\nredistributable = true\n', 1)
+    assert text != TWO
+    room.pins.write_text(text)
+    assert room.library().lock()
+    room.pins.write_text(text.replace("true", "false"))
+    with pytest.raises(UsageError, match="stale"):
+        room.library().lock()
