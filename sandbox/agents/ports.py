@@ -92,8 +92,8 @@ class Places(Protocol):
         """Make one for a session of ours; raises UnprocessableError."""
 
 
-class Runtimes(Protocol):
-    """Where an agent finds its harness."""
+class LockedNeeds(Protocol):
+    """What is known of runtimes without fetching them."""
 
     def refusals(self, harness: str, platform: str, facts: ImageFacts) -> Sequence[Refusal]:
         """Return what an image lacks for the harness to start; nothing is fetched.
@@ -101,6 +101,10 @@ class Runtimes(Protocol):
         Raises:
             Unsupported: there is no pin for that platform.
         """
+
+
+class Runtimes(LockedNeeds, Protocol):
+    """Where an agent finds its harness."""
 
     def bundle(self, harness: str, platform: str) -> Bundle:
         """Return the verified bundle, fetched if need be.

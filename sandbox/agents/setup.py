@@ -16,7 +16,7 @@ from typing import cast, get_args
 from sandbox.agents.contract import ConflictError, SeedRequest, ToolAccess, UnprocessableError
 from sandbox.agents.look import Look, look_at
 from sandbox.agents.overlap import choose_root
-from sandbox.agents.ports import Place, Runtimes
+from sandbox.agents.ports import LockedNeeds, Place, Runtimes
 from sandbox.engine.facts import ImageFacts
 from sandbox.errors import CouldNotFindOut, InstallError, Unsupported
 from sandbox.evidence.records import InstallReceipt, Record
@@ -96,18 +96,18 @@ class Setup:
         refuse_tools(request.tool_accesses, self._harness.name)
         facts = place.facts()
         platform = refuse_image(facts, self._harness)
-        self._refuse_libraries(facts, platform)
+        refuse_libraries(facts, self._harness, platform, self._runtimes)
         self._go_on(request)
         workdir = facts.workdir
         if request.sandbox_access is not None:
             workdir = request.sandbox_access.workdir
         look = look_at(place, [workdir, facts.home, *self._roots])
-        self._root(look, need_kib=0)
+        find_root(look, need_kib=0)
         self._go_on(request)
         bundle = self._bundle(platform)
         self._go_on(request)
         room = self._runtimes.room(bundle)
-        root = self._root(look, need_kib=room // 1024 + 1)  # and what a session takes besides
+        root = find_root(look, need_kib=room // 1024 + 1)  # and what a session takes besides
         folder = make_folder(place, root, self._made)
         self._go_on(request)
         return Prepared(
@@ -118,25 +118,6 @@ class Setup:
             platform=platform,
             install=self._install(place, bundle, f"{folder}/runtime"),
         )
-
-    @staticmethod
-    def _root(look: Look, *, need_kib: int) -> str:
-        workdir, home, *candidates = look.folders
-        root = choose_root(
-            candidates, workdir=workdir, home=home, mounts=look.mounts, need_kib=need_kib
-        )
-        return str(root.resolved)
-
-    def _refuse_libraries(self, facts: ImageFacts, platform: Platform) -> None:
-        """Refuse an image that lacks what the lock says the runtime's files ask for."""
-        name = self._harness.name
-        with _unprocessable():
-            found = self._runtimes.refusals(name, platform, facts)
-        if found:
-            raise UnprocessableError(
-                f"{name} cannot run here: {'; '.join(one.reason for one in found)}",
-                cure="; ".join(dict.fromkeys(one.cure for one in found)),
-            )
 
     def _bundle(self, platform: Platform) -> Bundle:
         with _unprocessable():
@@ -194,6 +175,28 @@ def refuse_image(facts: ImageFacts, harness: Harness) -> Platform:
             cure=f"add {', '.join(missing)} to the image",
         )
     return platform
+
+
+def refuse_libraries(
+    facts: ImageFacts, harness: Harness, platform: Platform, runtimes: LockedNeeds
+) -> None:
+    """Refuse an image that lacks what the lock says the runtime's files ask for."""
+    with _unprocessable():
+        found = runtimes.refusals(harness.name, platform, facts)
+    if found:
+        raise UnprocessableError(
+            f"{harness.name} cannot run here: {'; '.join(one.reason for one in found)}",
+            cure="; ".join(dict.fromkeys(one.cure for one in found)),
+        )
+
+
+def find_root(look: Look, *, need_kib: int) -> str:
+    """Return the folder for private files, out of a look at workdir, HOME and the candidates."""
+    workdir, home, *candidates = look.folders
+    root = choose_root(
+        candidates, workdir=workdir, home=home, mounts=look.mounts, need_kib=need_kib
+    )
+    return str(root.resolved)
 
 
 def make_folder(place: Place, root: str, made: Callable[[str], None]) -> str:

@@ -116,7 +116,7 @@ def _proven(
     library: RuntimeCollection,
     shown: Progress,
 ) -> PreflightReport:
-    plan = plan_of(report)
+    plan, way = plan_of(report), choose_way(engine, "auto")
     with ExitStack() as stack:
         way = choose_way(engine, "auto")
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="preflight-")))

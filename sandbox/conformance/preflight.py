@@ -16,6 +16,7 @@ from sandbox.conformance.forecast import Runtimes, foretell, foretell_refusal, s
 from sandbox.conformance.imagenames import reference_of
 from sandbox.conformance.imagenotes import PROJECT_FILES, locale_of, notes
 from sandbox.conformance.prepare import find_image
+from sandbox.conformance.world import choose_way, room_of
 from sandbox.engine.client import Engine
 from sandbox.engine.facts import ImageFacts
 from sandbox.engine.imagebuild.store import FoundImage
@@ -149,9 +150,14 @@ class _Looking:
             places=_places(look),
             notes=notes(self.image, facts, project, at_home),
             forecasts=tuple(
-                foretell(harness, self.library, facts, look) for harness in self.harnesses.values()
+                foretell(harness, self.library, facts, look, self._room)
+                for harness in self.harnesses.values()
             ),
         )
+
+    def _room(self, size: int) -> int:
+        engine = self.engine
+        return room_of(size, choose_way(engine, "auto"), is_local=engine.info.is_local)
 
     def _read(self, error: Unsupported) -> ImagePreflight:
         """Say what files alone tell: nothing can be asked, and no harness can be seeded."""

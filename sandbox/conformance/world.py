@@ -66,6 +66,13 @@ def choose_way(engine: Engine, wanted: Literal["auto", "copy", "mount"]) -> Way:
     return wanted
 
 
+def room_of(size: int, way: Way, *, is_local: bool) -> int:
+    """Return how many bytes the installation of a bundle of ``size`` bytes takes in a sandbox."""
+    if way == "mount":
+        return 0
+    return size if is_local else 2 * size  # its tar and what comes out
+
+
 class CellRuntimes:
     """The runtimes as one cell's agent gets them.
 
@@ -98,9 +105,7 @@ class CellRuntimes:
 
     def room(self, bundle: Bundle) -> int:
         """Return how many bytes an installation takes in the sandbox."""
-        if self._way == "mount":
-            return 0
-        return bundle.size if self._local else 2 * bundle.size  # its tar and what comes out
+        return room_of(bundle.size, self._way, is_local=self._local)
 
     def install(self, place: Target, bundle: Bundle, prefix: str) -> InstallReceipt:
         """Run the installer in the sandbox and return its checked receipt."""

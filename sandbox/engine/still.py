@@ -29,6 +29,7 @@ _STEPS = 1000  # more is a loop of links
 _LOADER = re.compile(
     r"/(usr/)?lib(64|/[^/]*-linux-gnu[^/]*)?/(ld-linux[^/]*\.so\.\d+|ld-musl-[^/]*\.so\.1)"
 )
+_LIBRARY = re.compile(r"/(usr/(local/)?)?lib(64|/[^/]*-linux-gnu[^/]*)?/lib[^/]*\.so\.[^/]*")
 _TEXTS = re.compile(
     r"/etc/(passwd|os-release)|/usr/lib/os-release|(/.*)?/libc(\.so\.6|-2\.\d+\.so)"
 )
@@ -96,6 +97,11 @@ def facts_of(files: Files, config: Mapping[str, Any], architecture: str) -> Imag
     env = dict(line.partition("=")[::2] for line in config.get("Env") or ())
     lines = [*_who(files, str(config.get("User") or "0"), env), *_system(files, architecture)]
     lines += [f"path={env.get('PATH', '')}", f"workdir={config.get('WorkingDir') or '/'}"]
+    lines += [
+        f"library={path}"
+        for path in files.members
+        if _LIBRARY.fullmatch(path) and files.resolve(path)
+    ]
     lines += _tools(files, env.get("PATH", ""))
     uid = next(line for line in lines if line.startswith("uid=")).removeprefix("uid=")
     lines += [f"writable={path}" for path in _listed("PLACES") if _may_write(files, path, int(uid))]
@@ -156,9 +162,8 @@ def _system(files: Files, architecture: str) -> Iterator[str]:
         data = files.contents.get(files.resolve(path) or "", b"")
         if "ld-musl-" in path and (found := _MUSL.search(data)):
             yield f"musl_says=Version {found[1].decode()}"
-    for data in files.contents.values():
-        if found := _GLIBC.search(data):
-            yield f"glibc_says={found[1].decode()}"
+    found_in = (_GLIBC.search(data) for data in files.contents.values())
+    yield from (f"glibc_says={found[1].decode()}" for found in found_in if found)
     for line in files.text("/etc/os-release").splitlines():
         if line.startswith(("ID=", "VERSION_ID=")):
             yield f"os_{line}"

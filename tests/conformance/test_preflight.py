@@ -110,9 +110,15 @@ class NothingFetched:
     def __init__(self, library: RuntimeLibrary) -> None:
         self._library = library
 
+    def refusals(self, *asked: Any) -> Any:
+        return self._library.refusals(*asked)
+
     def bundle(self, harness: str, platform: str) -> Any:
         self._library.needs(harness, platform)
         raise Reached
+
+    def room(self, *_: object) -> int:
+        raise AssertionError("nothing is fetched, so nobody asks")
 
     def install(self, *_: object) -> Any:
         raise AssertionError("nothing is to be installed")
@@ -127,7 +133,7 @@ def test_the_seed_says_what_was_foretold(engine: Engine, image: str, limits: Lim
     with RuntimeLibrary() as library, Sandbox(engine, ref, owner=owner, limits=limits) as box:
         seen = seen_roots(box, box.facts())
         for harness in registered().harnesses.values():
-            told = foretell(harness, library, box.facts(), seen)
+            told = foretell(harness, library, box.facts(), seen, lambda size: 2 * size)
             setup = Setup(
                 harness=harness,
                 runtimes=NothingFetched(library),

@@ -549,7 +549,7 @@ def test_still_and_asked_facts_are_the_same(
         asked = box.facts()
     still = still_facts(engine, loaded["alpine-3.23"].ref)
     told = ("libc", "libc_version", "loaders", "platform", "uid", "gid", "user", "home", "workdir",
-            "path", "tools", "ca_file", "distribution")  # fmt: skip
+            "path", "tools", "libraries", "ca_file", "distribution")  # fmt: skip
     assert {name: getattr(still, name) for name in told} == {
         name: getattr(asked, name) for name in told
     }

@@ -27,7 +27,16 @@ from tests.broken.goodcells import good, write
 HARNESSES = registered().harnesses
 TOOLS = ("env", "setsid", "sleep", "sh", "tr", "sed")
 GNU = ("mapped=/lib/x86_64-linux-gnu/libc.so.6", "loader=/lib64/ld-linux-x86-64.so.2")
+CPP = (
+    "library=/lib/x86_64-linux-gnu/libstdc++.so.6",
+    "library=/lib/x86_64-linux-gnu/libstdc++.so.6.0.30",
+    "library=/lib/x86_64-linux-gnu/libgcc_s.so.1",
+)
 MUSL = ("mapped=/lib/ld-musl-x86_64.so.1", "loader=/lib/ld-musl-x86_64.so.1")
+
+
+def double(size: int) -> int:
+    return 2 * size
 
 
 @pytest.fixture(scope="module")
@@ -68,7 +77,7 @@ def look(*, options: frozenset[str] = frozenset(), free_mib: int = 100_000) -> L
     [
         ("codex", GNU, "works", ()),
         ("codex", MUSL, "works", ()),
-        ("pi", GNU, "works with", ("node-linux-x64-gnu",)),
+        ("pi", (*GNU, *CPP), "works with", ("node-linux-x64-gnu",)),
         ("opencode", MUSL, "works with", ("node-linux-x64-musl", "ripgrep-linux-x64")),
     ],
 )
@@ -79,7 +88,7 @@ def test_what_works_and_what_comes_along(
     outcome: str,
     brings: tuple[str, ...],
 ) -> None:
-    told = foretell(HARNESSES[harness], library, facts(libc=libc), look())
+    told = foretell(HARNESSES[harness], library, facts(libc=libc), look(), double)
     assert (told.outcome, told.brings, told.reason) == (outcome, brings, None)
     assert told.version == library.pins.harness_pin(harness).version
     assert told.needs_mib is not None
@@ -100,15 +109,21 @@ def test_what_works_and_what_comes_along(
 def test_what_cannot_work_says_why_and_the_cure(
     library: RuntimeLibrary, seen: ImageFacts, at: Look, said: str
 ) -> None:
-    told = foretell(HARNESSES["hermes"], library, seen, at)
+    told = foretell(HARNESSES["hermes"], library, seen, at, double)
     assert told.outcome == "cannot"
     assert said in (told.reason or "")
     assert told.cure
 
 
+def test_a_library_that_is_missing_is_foretold(library: RuntimeLibrary) -> None:
+    told = foretell(HARNESSES["pi"], library, facts(), look(), double)
+    assert told.outcome == "cannot"
+    assert "needs libstdc++.so.6, image has none" in (told.reason or "")
+
+
 def test_a_platform_without_a_pin_cannot_work(library: RuntimeLibrary) -> None:
     arm = facts(libc=MUSL).model_copy(update={"platform": "linux-arm64-musl"})
-    told = foretell(HARNESSES["kilocode"], library, arm, look())
+    told = foretell(HARNESSES["kilocode"], library, arm, look(), double)
     assert told.outcome == "cannot"
     assert "no pin for platform linux-arm64-musl" in (told.reason or "")
 
