@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
+from typing import cast, get_args
 
 from sandbox.engine.client import Engine
 from sandbox.engine.facts import LIBC_WORDS, ImageFacts
-from sandbox.engine.imagebuild.definition import arch_of
+from sandbox.engine.imagebuild.definition import Arch
 from sandbox.engine.imagebuild.pull import pull, split_reference
 from sandbox.engine.imagebuild.store import EngineStore, FoundImage
 from sandbox.engine.images import LoadedImage
@@ -39,14 +40,19 @@ def ensure_given(engine: Engine, name: str, reference: str, progress: Progress) 
     """
     found = find_given(engine, reference, progress)
     facts = image_facts(engine, found.image_id)
-    arch = arch_of(facts.architecture)
+    arch = facts.architecture
+    if arch not in get_args(Arch):
+        raise Unsupported(
+            f"image {reference} is for the architecture {arch}",
+            cure=f"use an image for {' or '.join(get_args(Arch))}",
+        )
     return LoadedImage(
         name=name,
         image_id=found.image_id,
         ref=found.image_id,
         libc=facts.libc,
         libc_version=facts.libc_version or "",
-        arch=arch,
+        arch=cast("Arch", arch),
         platform=facts.platform or f"linux-{arch}-{LIBC_WORDS.get(facts.libc, 'none')}",
         recipe_sha256="",
         route="given",

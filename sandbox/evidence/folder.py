@@ -69,6 +69,11 @@ def cell_folder(run: Path, cell_id: str) -> Path:
     return run / "cells" / cell_id.replace(":", "=")
 
 
+def cell_id_of(run: Path, folder: Path) -> str:
+    """Return the id of the cell that is kept in ``folder``, which is below the run folder."""
+    return folder.relative_to(run / "cells").as_posix().replace("=", ":")
+
+
 def write_run(run: Path, record: RunRecord) -> None:
     """Write ``run.json`` by one rename; called again when the run ends."""
     run.mkdir(parents=True, exist_ok=True)

@@ -20,6 +20,7 @@ from sandbox.evidence.folder import (
     CellFiles,
     attempt_folders,
     cell_folder,
+    cell_id_of,
     find_cells,
     read_cell,
     read_run,
@@ -125,7 +126,7 @@ class _Judge:
         return [*found, *(_lost(name) for name in planned if name not in recorded)]
 
     def _folder(self, run: Path, path: Path) -> CellResult:
-        name = path.relative_to(run / "cells").as_posix() if path != run else path.name
+        name = cell_id_of(run, path) if path != run else path.name
         try:
             evidence = CellEvidence(read_cell(path))
         except CouldNotFindOut as error:

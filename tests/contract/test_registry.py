@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from sandbox.conformance.imagenames import image_name
+from sandbox.conformance.prepare import prepare_image
 from sandbox.engine.client import Engine
 from sandbox.engine.given import find_given
 from sandbox.engine.imagebuild.archive import write_archive
@@ -192,7 +194,12 @@ def test_a_registry_that_is_down(
 def test_an_image_of_somebody_else_is_pulled_by_its_name(
     engine: Engine, pushed: tuple[str, str]
 ) -> None:
+    name = image_name(pushed[0])
+    image = prepare_image(engine, name, QUIET)
+    assert (image.name, image.ref, image.route) == (name, image.image_id, "given")
+    assert (image.arch, image.platform, image.libc) == ("x64", "linux-x64-none", "none")
     found = find_given(engine, pushed[0], QUIET)
+    assert found.image_id == image.image_id
     assert find_given(engine, pushed[0], QUIET).image_id == found.image_id
     assert find_given(engine, found.image_id, QUIET).image_id == found.image_id
 

@@ -9,7 +9,7 @@ from sandbox.engine.imagebuild.definition import image_definitions, load_definit
 from sandbox.engine.imagebuild.pull import split_reference
 from sandbox.engine.imagelock import write_digest
 from sandbox.errors import PrerequisiteMissing, UsageError
-from sandbox.evidence.folder import cell_folder
+from sandbox.evidence.folder import cell_folder, cell_id_of
 
 DEFINED = image_definitions()
 DIGEST = f"sha256:{'0123456789abcdef' * 4}"
@@ -40,6 +40,7 @@ def test_a_reference_is_told_from_a_name_and_back(reference: str, tmp_path: Path
     folder = cell_folder(tmp_path, f"codex/{name}/tool_success")
     assert len(folder.relative_to(tmp_path).parts) == 4
     assert ":" not in str(folder)
+    assert cell_id_of(tmp_path, folder) == f"codex/{name}/tool_success"
 
 
 def test_a_defined_name_has_no_reference() -> None:

@@ -55,6 +55,14 @@ def known(
     return KnownFailure(cell=cell, check=check, reason=REASON, expires=expires)
 
 
+def test_a_cell_of_an_image_by_reference_is_found_again(tmp_path: Path) -> None:
+    """Its folder has another name than its id has: there are no colons on disk."""
+    found = judged(run_of(tmp_path, good("tool_success", image="local+task:1")))
+    assert [(one.cell_id, one.state) for one in found.cells] == [
+        ("codex/local+task:1/tool_success", CellState.PASS)
+    ]
+
+
 def test_a_clean_run(tmp_path: Path) -> None:
     found = judged(run_of(tmp_path, good("tool_success"), good("model_error")))
     assert found.exit_code == 0
