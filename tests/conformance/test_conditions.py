@@ -20,6 +20,7 @@ from sandbox.conformance.prepare import prepare_images
 from sandbox.conformance.scenarios import SCENARIOS
 from sandbox.conformance.world import World
 from sandbox.engine.client import Engine
+from sandbox.engine.imagebuild.commands import Host
 from sandbox.engine.imagebuild.definition import ImageDef, image_definitions, load_definition
 from sandbox.engine.images import LoadedImage, ensure_image
 from sandbox.engine.limits import Limits
@@ -130,6 +131,8 @@ def odd(tmp_path: Path, engine: Engine) -> Iterator[ImageDef]:
     yield load_definition(folder)
     for image in engine.sdk.images.list(f"sandbox/{name}"):
         engine.sdk.images.remove(image.id, force=True)
+    for path in Host().images.glob(f"{name}*"):
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
 
 
 def test_a_linked_workdir_with_odd_letters_and_an_empty_environment(
