@@ -15,6 +15,7 @@ from sandbox.conformance.prepare import prepare_image
 from sandbox.engine.client import Engine
 from sandbox.engine.given import find_given
 from sandbox.engine.imagebuild.archive import write_archive
+from sandbox.engine.imagebuild.commands import Host
 from sandbox.engine.imagebuild.definition import (
     ImageDef,
     Settings,
@@ -106,17 +107,18 @@ def definition(pushed: tuple[str, str], names: list[str], tmp_path: Path) -> Ima
 
 
 def test_pushed_locked_pulled_by_digest_and_built(
-    engine: Engine, pushed: tuple[str, str], definition: ImageDef
+    engine: Engine, pushed: tuple[str, str], definition: ImageDef, tmp_path: Path
 ) -> None:
+    host = Host(cache=tmp_path / "cache")
     with pytest.raises(PrerequisiteMissing, match="not pinned to a digest"):
-        ensure_image(engine, definition, QUIET)
+        ensure_image(engine, definition, QUIET, host=host)
     (base,) = lock_bases(engine, [definition])
     assert (base.state, base.digest) == ("locked", pushed[1])
     locked = load_definition(definition.folder)
     assert lock_bases(engine, [locked])[0].state == "same"
-    image = ensure_image(engine, locked, QUIET)
+    image = ensure_image(engine, locked, QUIET, host=host)
     assert image.route == "registry"
-    assert ensure_image(engine, locked, QUIET) == image
+    assert ensure_image(engine, locked, QUIET, host=host) == image
     below = engine.sdk.api.inspect_image(pushed[0].rpartition(":")[0] + "@" + pushed[1])
     assert below["RootFS"]["Layers"][0] in EngineStore(engine).find(image.ref).layers
 
