@@ -32,6 +32,7 @@ COMMANDS = {
     "preflight": "what an image is and which harnesses will work in it, in about a second",
     "images": "list, build, lock and inspect task images",
     "cache": "list what the cache folder holds; remove what nobody needs",
+    "egress": "what each harness phones home to, with our settings and with its defaults",
     "sweep": "remove containers, networks and volumes that dead runs left",
     "bench": "measure us beside the docker CLI, as ratios",
 }
