@@ -63,7 +63,8 @@ def run(arguments: argparse.Namespace) -> ExitCode:
     """Look, foretell, prove if asked to; a refused harness is an answer, not a failure.
 
     Returns:
-        ERROR when an image could not be looked at, FAILED when a proof was not what was predicted.
+        ERROR when an image could not be looked at or a proof ran into its deadline, FAILED when a
+        proof was not what was predicted.
     """
     if arguments.jobs is not None and arguments.jobs < 1:
         raise UsageError(f"--jobs {arguments.jobs}: at least one image at a time")
@@ -143,4 +144,4 @@ def _code(report: PreflightReport) -> ExitCode:
         image.error is not None or any(one.outcome == "unknown" for one in image.forecasts)
         for image in report.images
     )
-    return ExitCode.ERROR if unknown else ExitCode.OK
+    return ExitCode.ERROR if unknown or report.undecided else ExitCode.OK

@@ -34,7 +34,8 @@ def proof_of(folder: Path) -> Proof | None:
     """Say how a cell ended; None when it was not run.
 
     ``works`` means that the episode was graded and the verifier found what the tools had to leave;
-    ``cannot`` that the seed refused it; everything else is ``failed``.
+    ``cannot`` that the seed refused it; ``undecided`` that its deadline expired; everything else is
+    ``failed``.
 
     Raises:
         CouldNotFindOut: its record cannot be read.
@@ -46,6 +47,8 @@ def proof_of(folder: Path) -> Proof | None:
     if refusal is not None:
         outcome = "cannot" if refusal.kind == "unsupported" else "failed"
         return Proof(outcome=outcome, reason=refusal.reason)
+    if files.receipt is not None and files.receipt.timed_out:
+        return Proof(outcome="undecided", reason="the agent's deadline expired")
     if isinstance(files.row, SuccessRow):
         done = files.row.reward == 1
         return Proof(outcome="works" if done else "failed", reason="" if done else "graded 0")

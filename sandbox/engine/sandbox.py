@@ -20,7 +20,7 @@ from sandbox.engine.limits import DEFAULT_LIMITS, Limits, ReadOnlyMount
 from sandbox.engine.owner import Ownership
 from sandbox.engine.processes import ProcessInfo, of_the_task
 from sandbox.engine.running import Running, is_root
-from sandbox.errors import ContainerGone, Unsupported, UsageError
+from sandbox.errors import ContainerGone, EngineFailure, Unsupported, UsageError
 from sandbox.evidence.records import FileChange, ResourceUse
 
 DEFAULT_CAP_BYTES = 1 << 20
@@ -137,8 +137,7 @@ class Sandbox:
                     workdir=self._workdir,
                     tracking=self._tracking,
                 )
-                if self._link is not None:
-                    self._link.attach(self)
+                self._attach()
             except BaseException:
                 self.close()
                 raise
@@ -282,6 +281,16 @@ class Sandbox:
         if self._state is None:
             raise UsageError(f"sandbox {self.name} is not started, or is closed")
         return self._state
+
+    def _attach(self) -> None:
+        """Connect the link; when that fails since the container has ended, say why it did."""
+        if self._link is None:
+            return
+        try:
+            self._link.attach(self)
+        except EngineFailure:
+            self._running.executor.expect_container()
+            raise
 
     def _image_config(self) -> Mapping[str, Any]:
         switch_reaper_off_unless_local(self._engine)

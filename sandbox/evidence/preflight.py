@@ -10,7 +10,7 @@ from typing import Literal
 from sandbox.evidence.records import Record
 
 Outcome = Literal["works", "works with", "cannot", "unknown"]
-Proven = Literal["works", "cannot", "failed"]
+Proven = Literal["works", "cannot", "failed", "undecided"]
 
 
 class PlaceFacts(Record):
@@ -39,7 +39,10 @@ class Note(Record):
 
 
 class Proof(Record):
-    """How a cell of ``tool_success`` ended."""
+    """How a cell of ``tool_success`` ended.
+
+    ``undecided``: its deadline expired, as on a machine with too much to do; that proves nothing.
+    """
 
     outcome: Proven
     reason: str = ""
@@ -64,7 +67,7 @@ class Forecast(Record):
     @property
     def agrees(self) -> bool | None:
         """Whether the proof is what was predicted; None when nothing was proven or predicted."""
-        if self.proof is None or self.outcome == "unknown":
+        if self.proof is None or self.proof.outcome == "undecided" or self.outcome == "unknown":
             return None
         return self.proof.outcome == ("cannot" if self.outcome == "cannot" else "works")
 
@@ -117,6 +120,16 @@ class PreflightReport(Record):
     def proven(self) -> int:
         """How many predictions were put to the proof."""
         return sum(forecast.agrees is not None for forecast in self._forecasts())
+
+    @property
+    def undecided(self) -> tuple[str, ...]:
+        """Name the pairs ``harness/image`` whose cell ran into its deadline."""
+        return tuple(
+            f"{forecast.harness}/{image.name}"
+            for image in self.images
+            for forecast in image.forecasts
+            if forecast.proof is not None and forecast.proof.outcome == "undecided"
+        )
 
     @property
     def disagreements(self) -> tuple[str, ...]:

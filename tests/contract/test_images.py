@@ -541,6 +541,25 @@ def test_what_an_image_without_a_shell_is_can_be_told(engine: Engine) -> None:
     assert (facts.uid, facts.home, facts.workdir) == (0, "/root", "/workspace")
 
 
+class LateLink:
+    """Connects when the container has had time to end, and fails then as any link does."""
+
+    def create_options(self) -> dict[str, Any]:
+        return {"network_mode": "none"}
+
+    def attach(self, sandbox: Sandbox) -> None:
+        time.sleep(1)
+        raise EngineFailure("the container is not running: no model link")
+
+
+def test_without_a_shell_it_is_the_image_that_is_refused(engine: Engine, owner: Ownership) -> None:
+    """Whoever notices first that the container has ended: it is no failure of the engine."""
+    image = ensure_image(engine, image_definitions()["no-shell"], QUIET)
+    box = Sandbox(engine, image.ref, owner=owner, link=LateLink())
+    with pytest.raises(Unsupported, match="no /bin/sh"):
+        box.start()
+
+
 def test_still_and_asked_facts_are_the_same(
     engine: Engine, loaded: dict[str, LoadedImage], owner: Ownership
 ) -> None:

@@ -219,6 +219,18 @@ def test_a_refused_cell_is_a_proof_and_a_broken_one_is_none_of_it(
     assert proof_of(tmp_path / "nothing") is None
 
 
+def test_an_expired_deadline_proves_nothing(tmp_path: Path) -> None:
+    files = good()
+    assert files.receipt is not None
+    late = replace(files, receipt=files.receipt.model_copy(update={"timed_out": True}))
+    proof = proof_of(write(tmp_path / "cell", late))
+    assert proof is not None
+    assert proof.outcome == "undecided"
+    told = report(Forecast(harness="codex", outcome="works", proof=proof))
+    assert (told.proven, told.disagreements, told.undecided) == (0, (), ("codex/debian-12",))
+    assert "undecided, its deadline expired: codex/debian-12" in "\n".join(lines(told))
+
+
 @pytest.mark.parametrize(
     ("outcome", "proven", "agrees"),
     [
@@ -230,6 +242,7 @@ def test_a_refused_cell_is_a_proof_and_a_broken_one_is_none_of_it(
         ("cannot", "failed", False),
         ("cannot", "works", False),
         ("unknown", "works", None),
+        ("works", "undecided", None),
     ],
 )
 def test_when_a_proof_agrees(outcome: str, proven: str, agrees: bool | None) -> None:
