@@ -46,6 +46,10 @@ class Executor:
         """Give the host pid of the container's init; ContainerGone when it is not running."""
         return self._runner.expect_container()
 
+    def expect_container_stays(self) -> None:
+        """Raise what ``expect_container`` does, also when the container is about to end."""
+        self._runner.expect_container_stays()
+
     def exec(self, command: Command, cap_bytes: int) -> ExecResult:
         """Run a task's command; see ``Sandbox.exec``."""
         if cap_bytes < 0:

@@ -289,7 +289,7 @@ class Sandbox:
         try:
             self._link.attach(self)
         except EngineFailure:
-            self._running.executor.expect_container()
+            self._running.executor.expect_container_stays()
             raise
 
     def _image_config(self) -> Mapping[str, Any]:
