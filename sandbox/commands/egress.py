@@ -12,7 +12,7 @@ from sandbox.commands.engine import add_engine, open_engine
 from sandbox.commands.library import open_library
 from sandbox.conformance.plan import Axes, CellSpec, Selection, make_plan
 from sandbox.conformance.prepare import prepare
-from sandbox.conformance.runner import run_plan
+from sandbox.conformance.runner import begin, run_plan
 from sandbox.conformance.world import World, choose_way
 from sandbox.engine.imagebuild.definition import image_definitions
 from sandbox.errors import ExitCode, UsageError
@@ -93,7 +93,8 @@ def _cells(
             way=way,
         )
         shown.say(f"with {'our settings' if settings == 'ours' else 'the defaults'}:")
-        run_plan(plan, world, profile="egress", jobs=arguments.jobs)
+        record = begin(world, plan, profile="egress")
+        run_plan(plan, world, record=record, jobs=arguments.jobs)
         return [
             cell_egress(read_cell(cell_folder(world.folder, cell.cell_id)), settings)
             for cell in plan

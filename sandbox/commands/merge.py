@@ -13,6 +13,7 @@ from sandbox.evidence.folder import (
     attempt_folder,
     attempt_folders,
     cell_folder,
+    cell_id_of,
     find_cells,
     write_run,
 )
@@ -36,7 +37,7 @@ def run(arguments: argparse.Namespace) -> ExitCode:
     parts: list[Path] = arguments.parts
     merged = merge(
         {part: record_of(part) for part in parts},
-        {part: tuple(_cell_id(part, cell) for cell in find_cells(part)) for part in parts},
+        {part: tuple(cell_id_of(part, cell) for cell in find_cells(part)) for part in parts},
     )
     folder = new_folder(arguments.output)
     for number in range(1, max(len(attempt_folders(part)) for part in parts) + 1):
@@ -51,7 +52,3 @@ def _copy(merged: Merged, folder: Path, number: int) -> None:
         source = cell_folder(attempt_folder(part, number), cell)
         if source.is_dir():
             shutil.copytree(source, cell_folder(to, cell), symlinks=True)
-
-
-def _cell_id(part: Path, folder: Path) -> str:
-    return folder.relative_to(part / "cells").as_posix()

@@ -119,7 +119,6 @@ def _proven(
 ) -> PreflightReport:
     plan, way = plan_of(report), choose_way(engine, "auto")
     with ExitStack() as stack:
-        way = choose_way(engine, "auto")
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="preflight-")))
         world = World(
             engine=engine,

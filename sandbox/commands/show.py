@@ -8,7 +8,7 @@ from pathlib import Path
 
 from sandbox.commands.reporting import baseline, judged
 from sandbox.errors import ExitCode, NothingSelected, UsageError
-from sandbox.evidence.folder import attempt_folder, find_cells, read_cell
+from sandbox.evidence.folder import attempt_folder, cell_id_of, find_cells, read_cell
 from sandbox.evidence.nativetext import native_texts
 from sandbox.report.storytext import story_text
 
@@ -52,10 +52,7 @@ def _cell(arguments: argparse.Namespace) -> Path:
     if (path / "cell.json").is_file():
         return path
     run_folder = attempt_folder(arguments.folder or _newest(), arguments.attempt)
-    found = {
-        folder.relative_to(run_folder / "cells").as_posix(): folder
-        for folder in find_cells(run_folder)
-    }
+    found = {cell_id_of(run_folder, folder): folder for folder in find_cells(run_folder)}
     matching = [name for name in found if fnmatchcase(name, arguments.cell)]
     if not matching:
         raise NothingSelected(
