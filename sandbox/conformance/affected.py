@@ -96,7 +96,7 @@ def changed_pins(before: str, after: str) -> frozenset[str] | None:
     if old is None or new is None:
         return None
     changed = set[str]()
-    for table in ("harness", "bundles"):
+    for table in ("harness", "bundles", "harness_sha256"):
         then, now = old.pop(table, {}), new.pop(table, {})
         changed |= {name for name in {*then, *now} if then.get(name) != now.get(name)}
     rest = {name for name in {*old, *new} if old.get(name) != new.get(name)}
