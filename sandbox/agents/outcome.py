@@ -11,6 +11,7 @@ Rules are tried from the top; the first that fits decides.
   4   the stop was forced and processes are left                     infrastructure_failure
   5   no exit status, and the own deadline did not expire            infrastructure_failure
   6   no model call completed                                        no_model_call
+  6b  every answer of the model was empty                            failed
   7   a file that proves the run is missing                          failed
   8   the own deadline expired                                       incomplete
   9   the transcript says completed                                  completed
@@ -30,7 +31,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from enum import StrEnum
 
-from sandbox.evidence.capture import capture, is_completed
+from sandbox.evidence.capture import capture, is_completed, says_something
 from sandbox.evidence.records import (
     AgentInvocation,
     CleanupReceipt,
@@ -70,12 +71,14 @@ class Outcome(Record):
 class ExchangeFacts(Record):
     """What the model server saw: model calls, those answered whole, and how the last one ended.
 
-    ``length_stop``: the model's last answer was cut at its token limit.
+    ``length_stop``: the model's last answer was cut at its token limit. ``silent``: there were
+    answers, and none had a text or a tool call.
     """
 
     requests: int
     completed: int
     length_stop: bool = False
+    silent: bool = False
     usage: TokenUsage | None = None
 
 
@@ -142,6 +145,8 @@ def _worked(native: NativeFacts, exchanges: ExchangeFacts | None, log: str) -> O
             reason=f"no model call completed{asked}",
             log_tail=log[-LOG_TAIL:],
         )
+    if exchanges is not None and exchanges.silent:
+        return Outcome(kind=OutcomeKind.FAILED, reason="the model's answers were all empty")
     if native.missing_proof:
         missing = ", ".join(native.missing_proof)
         return Outcome(kind=OutcomeKind.FAILED, reason=f"no proof of the run: {missing} missing")
@@ -195,6 +200,7 @@ def exchange_facts(exchanges: Iterable[Exchange]) -> ExchangeFacts:
     return ExchangeFacts(
         requests=len(calls),
         completed=len(completed),
+        silent=bool(completed) and not any(map(says_something, calls)),
         length_stop=last is not None and last.error_category == "incomplete",
         usage=_total([call.tokens for call in completed]),
     )

@@ -11,10 +11,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sandbox.agents.contract import EpisodeId, SandboxAccess, TaskId, UnprocessableError
-from sandbox.agents.episode import Episode, EpisodeResult, run_episode
+from sandbox.agents.episode import AgentClient, Episode, EpisodeResult, Resources, run_episode
 from sandbox.agents.lifecycle import AgentSessions
 from sandbox.agents.ports import OwnedPlace, Place
 from sandbox.agents.session import Options, SessionEvidence, SupervisedAgent
+from sandbox.conformance.companion import CompanionSession
+from sandbox.conformance.moments import ActivatesAgain, CancelAt
 from sandbox.conformance.plan import CellSpec
 from sandbox.conformance.scenario import Scenario
 from sandbox.conformance.scenarios import SCENARIOS
@@ -80,6 +82,8 @@ class _Cell:
         self._agent: SupervisedAgent | None = None
         self._task: Task | None = None
         self._result: EpisodeResult | None = None
+        self._companion: CompanionSession | None = None
+        self._again: ActivatesAgain | None = None
 
     def files(self, started: float) -> CellFiles:
         """Run the episode and return everything that was seen of it."""
@@ -90,9 +94,9 @@ class _Cell:
         if session is not None:
             self.native = session.native
         return CellFiles(
-            cell=self.record(started, refusal=_refusal_of(result)),
+            cell=self.record(started, refusal=self._refusal_of(result)),
             row=self._row(result, task),
-            witness=_with_errors(task.seen, result.cleanup_errors),
+            witness=self._seen(task, result),
             exchanges=task.exchanges(),
             receipt=None if session is None else session.receipt,
             install=None if session is None else session.install,
@@ -161,17 +165,37 @@ class _Cell:
             session_dir=self._session_dir,
         )
 
-    def _run(self, task: Task) -> EpisodeResult:
-        agent = self._agent = SupervisedAgent(
+    def _make_agent(self, task: Task, options: Options) -> SupervisedAgent:
+        return SupervisedAgent(
             self._harness,
             runtimes=self._runtimes,
             places=_Borrowed(task),
-            options=Options(
+            options=options,
+        )
+
+    def _run(self, task: Task) -> EpisodeResult:
+        scenario = self._scenario
+        agent = self._agent = self._make_agent(
+            task,
+            Options(
                 native_root=self.scratch,
+                exclusive=scenario.companion is None,
                 exchanges=lambda _: task.exchanges(),
                 model_ref=MODEL_SERVER,
             ),
         )
+        sessions: AgentClient = AgentSessions(agent)
+        if scenario.expectation.reactivated:
+            sessions = self._again = ActivatesAgain(sessions)
+        resources: Resources = task
+        if scenario.companion is not None:
+            resources = self._companion = CompanionSession(
+                task,
+                scenario.companion,
+                make_agent=lambda options: self._make_agent(task, options),
+                native_root=self.scratch / "companion",
+                deadline_s=scenario.deadline_s + self._harness.capabilities.slow_start_s,
+            )
         return run_episode(
             Episode(
                 agent_session_id=self._session_id,
@@ -180,10 +204,31 @@ class _Cell:
                 prompt=self._scenario.prompt,
                 deadline_s=self._scenario.deadline_s + self._capabilities.slow_start_s,
             ),
-            agent=AgentSessions(agent),
-            resources=task,
-            cancel=self._world.cancel,
+            agent=sessions,
+            resources=resources,
+            cancel=CancelAt(self._world.cancel, task.moment_has_come),
         )
+
+    def _seen(self, task: Task, result: EpisodeResult) -> WitnessRecord:
+        beside = {
+            "companion": None if self._companion is None else self._companion.record,
+            "reactivation": None if self._again is None else self._again.answer,
+        }
+        return _with_errors(task.seen.model_copy(update=beside), result.cleanup_errors)
+
+    def _refusal_of(self, result: EpisodeResult) -> Refusal | None:
+        """Return why there is nothing to judge: it cannot work, or it broke under us."""
+        failure = result.failure
+        if failure is None:
+            return None
+        if self._world.cancel.is_set() and failure.kind == "cancelled":
+            return Refusal(
+                kind="error", reason="the run was interrupted", cure="run the cell again"
+            )
+        error = failure.error
+        if isinstance(error, Unsupported | UnprocessableError | EngineFailure):
+            return _refusal(error)
+        return None
 
     def _row(self, result: EpisodeResult, task: Task) -> Row:
         joined = assemble(
@@ -249,19 +294,6 @@ class _Borrowed:
 def _refusal(error: SandboxError) -> Refusal:
     kind = "unsupported" if isinstance(error, Unsupported | UnprocessableError) else "error"
     return Refusal(kind=kind, reason=error.message, cure=error.cure)
-
-
-def _refusal_of(result: EpisodeResult) -> Refusal | None:
-    """Return why there is nothing to judge: it cannot work, or the engine broke under us."""
-    failure = result.failure
-    if failure is None:
-        return None
-    if failure.kind == "cancelled":
-        return Refusal(kind="error", reason="the run was interrupted", cure="run the cell again")
-    error = failure.error
-    if isinstance(error, Unsupported | UnprocessableError | EngineFailure):
-        return _refusal(error)
-    return None
 
 
 def _with_errors(seen: WitnessRecord, errors: Sequence[str]) -> WitnessRecord:

@@ -32,13 +32,12 @@ CONDITIONS = {
 }
 
 
-def limits_under(names: Sequence[str]) -> Limits:
+def limits_under(names: Sequence[str], limits: Limits = DEFAULT_LIMITS) -> Limits:
     """Return a sandbox's limits under the named conditions; the later one counts.
 
     Raises:
         UsageError: there is no such condition.
     """
-    limits = DEFAULT_LIMITS
     for name in names:
         if name not in CONDITIONS:
             raise UsageError(

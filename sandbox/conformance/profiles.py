@@ -26,5 +26,10 @@ PROFILES = {
             text="every harness, the scenarios that show most, minutes",
         ),
         Profile(name="full", harnesses=("*",), text="every harness, every scenario but slow ones"),
+        Profile(
+            name="slow",
+            harnesses=("*",),
+            text="the faults with the harnesses' own patience, up to ten minutes a cell",
+        ),
     )
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 
@@ -10,8 +11,10 @@ from sandbox.agents.episode import Seeded
 from sandbox.agents.response import AgentResponse
 from sandbox.conformance.conditions import limits_under
 from sandbox.conformance.scenario import KEY_PREFIX, Scenario, home_note
+from sandbox.conformance.verifier import Verifier
 from sandbox.conformance.witness import Witness
 from sandbox.conformance.world import World
+from sandbox.engine.archive import PutFile
 from sandbox.engine.facts import ImageFacts
 from sandbox.engine.limits import ReadOnlyMount
 from sandbox.engine.link import ModelLink, open_link
@@ -24,6 +27,8 @@ from sandbox.model.server import ModelServer
 from sandbox.progress import PlainProgress
 
 MODEL = "scripted-model"
+VERIFIER_HOST = "127.0.0.2"
+"""Where a verifier on this host reaches the model: an address that no sandbox has."""
 
 
 class Task:
@@ -61,9 +66,10 @@ class Task:
         self._session_dir = session_dir
         self._script = scenario.script(rollout_id)
         self._stack = ExitStack()
-        self._witness: Witness | None = None
+        self._verifier: Verifier | None = None
         self._verified: VerifierResult | None = None
         self.sandbox: Sandbox | None = None
+        self.witness: Witness | None = None
         self.link: ModelLink | None = None
         self.server: ModelServer | None = None
         self.facts: ImageFacts | None = None
@@ -87,23 +93,33 @@ class Task:
             owner=self._owner,
             link=link,
             mounts=self._mounts,
-            limits=limits_under(self._world.conditions),
+            limits=limits_under(self._world.conditions, self._scenario.limits),
         )
         self._stack.callback(self.sandbox.close)
         self.sandbox.start()
         facts = self.facts = self.sandbox.facts()
-        witness = self._witness = Witness(
-            self.sandbox, self._script, workdir=facts.workdir, home_note=home_note
+        self._put_workspace(self.sandbox, facts.workdir)
+        witness = self.witness = Witness(
+            self.sandbox, self._script, workdir=facts.workdir, home=facts.home, home_note=home_note
         )
         listener = link.listen()
+        judge = self._judge_listener()
         server = ModelServer(
             self._script,
             rollout_id=self._rollout_id,
             listener=listener,
             marker=witness.file_text,
             models=(MODEL,),
+            verifier_listener=judge,
         )
         self.server = self._stack.enter_context(server)
+        self._verifier = Verifier(
+            self._scenario.verifier,
+            witness,
+            model_address=None
+            if judge is None
+            else (VERIFIER_HOST, judge.getsockname()[1], server.base_path),
+        )
         return Seeded(
             endpoint=ModelEndpoint(
                 base_url=f"http://{link.host}:{link.port}{server.base_path}",
@@ -115,11 +131,23 @@ class Task:
 
     def verify(self, response: AgentResponse) -> float:  # noqa: ARG002 - it is not to be believed
         """Grade what the tools left in the sandbox."""
-        assert self._witness is not None
+        assert self._verifier is not None
         texts = {step.marker: step.marker_text for step in self._script.expectations()}
         wanted = {name: texts.get(name, f"{name} of {self._rollout_id}") for name in self._graded}
-        self._verified = self._witness.grade(wanted)
+        self._verified = self._verifier.grade(wanted)
         return self._verified.reward
+
+    def moment_has_come(self) -> bool:
+        """Whether what the scenario wants to cancel is under way."""
+        if self.server is None or self.witness is None:
+            return False
+        if self._scenario.cancel == "model":
+            report = self.server.report()
+            return report.steps_done == report.steps
+        if self._scenario.cancel == "tool":
+            last = self._script.expectations()[-1]
+            return self.witness.file_text(last.marker) == last.marker_text
+        return False
 
     @property
     def _graded(self) -> tuple[str, ...]:
@@ -128,7 +156,7 @@ class Task:
     def release(self) -> None:
         """Look once more, stop the model server, remove the sandbox; note what was left."""
         errors: list[str] = []
-        if self._witness is not None:
+        if self.witness is not None:
             self._observe(errors)
         server_gone = self._close(errors)
         if self.server is not None:
@@ -148,9 +176,9 @@ class Task:
         return self.link.egress()
 
     def _observe(self, errors: list[str]) -> None:
-        assert self._witness is not None
+        assert self.witness is not None
         assert self.sandbox is not None
-        self.seen = self._witness.observe(
+        self.seen = self.witness.observe(
             self.server, session_dir=self._session_dir(), verifier=self._verified
         )
         try:
@@ -165,3 +193,13 @@ class Task:
             errors.append(error.message)
             return False
         return True
+
+    def _put_workspace(self, sandbox: Sandbox, workdir: str) -> None:
+        files = [PutFile(path=n, data=t.encode()) for n, t in self._scenario.workspace.items()]
+        if files:
+            sandbox.put(files, workdir)
+
+    def _judge_listener(self) -> socket.socket | None:
+        if self._scenario.verifier != "judge":
+            return None
+        return socket.create_server((VERIFIER_HOST, 0))

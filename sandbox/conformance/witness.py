@@ -38,22 +38,31 @@ class Witness:
         sandbox: the running sandbox.
         script: what the model says, and what each of its tool calls must leave.
         workdir: the task's workdir.
-        home_note: names the file below the workdir that command number n writes its HOME to.
+        home: the task's HOME, for names that begin with ``~/``.
+        home_note: names the file that the command with this marker writes its HOME to.
     """
 
     def __init__(
-        self, sandbox: Sandbox, script: Script, *, workdir: str, home_note: Callable[[int], str]
+        self,
+        sandbox: Sandbox,
+        script: Script,
+        *,
+        workdir: str,
+        home: str,
+        home_note: Callable[[str], str],
     ) -> None:
         self._sandbox = sandbox
         self._script = script
         self._workdir = workdir
+        self._home = home
         self._home_note = home_note
         self._errors: list[str] = []
 
     def file_text(self, name: str) -> str | None:
-        """Return the text of a file below the workdir; None when it is not there."""
+        """Return the text of a file below the workdir or HOME; None when it is not there."""
+        base = self._home if name.startswith("~/") else self._workdir
         try:
-            data = self._sandbox.read(posixpath.join(self._workdir, name))
+            data = self._sandbox.read(posixpath.join(base, name.removeprefix("~/")))
         except NotFound:
             return None
         return data.decode(errors="replace")
@@ -110,20 +119,16 @@ class Witness:
         )
 
     def _tools(self, asked: Mapping[str, str]) -> tuple[ToolWitness, ...]:
-        return tuple(
-            self._tool(number, expected, asked)
-            for number, expected in enumerate(self._script.expectations(), start=1)
-        )
+        return tuple(self._tool(expected, asked) for expected in self._script.expectations())
 
-    def _tool(
-        self, number: int, expected: ToolExpectation, asked: Mapping[str, str]
-    ) -> ToolWitness:
+    def _tool(self, expected: ToolExpectation, asked: Mapping[str, str]) -> ToolWitness:
+        found = self.file_text(expected.marker) if expected.marker else None
         return ToolWitness(
             expected=expected,
             requested=expected.tool_call_id in asked,
             tool_name=asked.get(expected.tool_call_id),
-            marker_found=self.file_text(expected.marker) == expected.marker_text,
-            home_seen=self.file_text(self._home_note(number)),
+            marker_found=found is not None and (not expected.runs or found == expected.marker_text),
+            home_seen=self.file_text(self._home_note(expected.marker)) if expected.runs else None,
         )
 
     def _try(self, what: str, look: Callable[[], _Seen]) -> _Seen | None:

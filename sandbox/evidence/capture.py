@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Literal
 
-from sandbox.evidence.records import CapturedCall, Exchange, ModelRef
+from sandbox.evidence import payloads
+from sandbox.evidence.records import CapturedCall, Exchange, ModelRef, ReasoningItem
 from sandbox.evidence.rows import CaptureMetrics, ModelCallCapture
 
 MODEL_SERVER = ModelRef(type="responses_api_models", name="scripted_model")
@@ -39,9 +40,14 @@ def capture(
 ) -> tuple[CapturedCall, ...]:
     """Return the model calls among the exchanges in order of their start.
 
-    Requests of no dialect (a probe of another path) are no model calls and are left out.
+    Requests of no dialect (a probe of another path) are no model calls and are left out; so are
+    those of the verifier, which are none of the agent's.
     """
-    calls = [_call(exchange, model_ref) for exchange in exchanges if exchange.dialect != "none"]
+    calls = [
+        _call(exchange, model_ref)
+        for exchange in exchanges
+        if exchange.dialect != "none" and exchange.caller == "agent"
+    ]
     return tuple(sorted(calls, key=lambda call: (call.started_at, call.model_call_id)))
 
 
@@ -58,6 +64,13 @@ def capture_record(rollout_id: str, calls: tuple[CapturedCall, ...]) -> ModelCal
 def is_completed(call: CapturedCall) -> bool:
     """Whether the model answered: a 2xx reply that arrived whole, a length stop included."""
     return 200 <= call.status_code < 300 and call.error_category in (None, "incomplete")
+
+
+def says_something(call: CapturedCall) -> bool:
+    """Whether an answered call holds a text or a tool call; reasoning alone says nothing."""
+    return is_completed(call) and any(
+        not isinstance(item, ReasoningItem) for item in payloads.answer(call.dialect, call.response)
+    )
 
 
 def error_category(exchange: Exchange) -> ErrorCategory | None:

@@ -126,10 +126,31 @@ class CellRecord(Record):
 
 
 class VerifierResult(Record):
-    """What the scenario's verifier found in the sandbox; absent when it was not called."""
+    """What the scenario's verifier found in the sandbox; absent when it was not called.
+
+    ``model_calls`` are the ids of the model's answers to the verifier itself.
+    """
 
     reward: float
     detail: str = ""
+    model_calls: tuple[str, ...] = ()
+
+
+class Companion(Record):
+    """Another agent session of the same harness that worked in the same sandbox meanwhile.
+
+    ``calls`` counts its model calls; ``foreign_calls`` those that carried this session's id or
+    prefix to the other's model, or the reverse. ``overlapped``: both ran at the same time.
+    """
+
+    rollout_id: str
+    outcome: str
+    reward: float | None
+    calls: int
+    foreign_calls: int
+    overlapped: bool
+    session_dir_gone: bool | None = None
+    error: str | None = None
 
 
 class Teardown(Record):
@@ -148,7 +169,8 @@ class WitnessRecord(Record):
     model server's outermost layer. ``survivors`` are processes alive after the agent session was
     closed. ``workdir_files`` are paths below the task workdir after the run.
     ``network_interfaces`` are the interface names seen inside the sandbox. ``task_home`` is HOME as
-    a process of the task has it.
+    a process of the task has it. ``companion`` is the other session's end; ``reactivation`` is how
+    the closed session answered to being activated again: the error's name, or ``accepted``.
     """
 
     tools: tuple[ToolWitness, ...] = ()
@@ -162,4 +184,6 @@ class WitnessRecord(Record):
     verifier: VerifierResult | None = None
     resources: ResourceUse | None = None
     teardown: Teardown | None = None
+    companion: Companion | None = None
+    reactivation: str | None = None
     errors: tuple[str, ...] = ()

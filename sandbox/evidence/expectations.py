@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Literal, Self
 
 from pydantic import Field, model_validator
@@ -9,6 +10,8 @@ from pydantic import Field, model_validator
 from sandbox.evidence.records import InvocationStatus, Record
 
 RowKind = Literal["rollout", "failure"]
+Capability = Literal["parallel_tools", "subagents", "compaction", "request_deadline"]
+"""A capability of harnesses (``sandbox.harnesses.base.Capabilities``) that scenarios ask for."""
 Stage = Literal["seed", "agent", "cleanup", "verification"]
 
 
@@ -39,24 +42,28 @@ class StatusRun(Record):
         return f"{self.status} x{self.at_least}-{self.at_most}"
 
 
-class Expectation(Record):
-    """The true result of a scenario, whichever harness runs it.
+class Ending(Record):
+    """One legitimate end of a scenario.
 
-    ``proves`` says in one line what the scenario is for. ``exchanges`` are the statuses of the
-    model exchanges in the order in which they began. ``outcomes`` are the accepted statuses of the
-    root invocation. ``reward`` is the verifier's (None: no row with a reward may exist).
-    ``tools`` is how many scripted tool calls must run; ``timed_out`` whether the deadline must
-    have stopped the run; ``failure_stage`` the stage of an expected failure row.
+    ``exchanges`` are the statuses of the agent's model exchanges in the order in which they began.
+    ``outcomes`` are the accepted statuses of the root invocation. ``reward`` is the verifier's
+    (None: no row with a reward may exist). ``tools`` is how many scripted tool calls must run;
+    ``timed_out`` whether the deadline must have stopped the run, ``stopped`` whether somebody's
+    request must have; ``failure_stage`` the stage of an expected failure row. ``lacks``: a
+    capability whose absence alone makes this end legitimate. ``unwanted``: an honest end that is
+    not what the scenario asks for, so that the outcome alone fails, and not all that follows.
     """
 
-    proves: str
     exchanges: tuple[StatusRun, ...]
     outcomes: tuple[InvocationStatus, ...] = Field(min_length=1)
     row: RowKind
     reward: float | None = None
     tools: int = Field(default=0, ge=0)
     timed_out: bool = False
+    stopped: bool = False
     failure_stage: Stage | None = None
+    lacks: Capability | None = None
+    unwanted: bool = False
 
     @model_validator(mode="after")
     def _coherent(self) -> Self:
@@ -65,3 +72,46 @@ class Expectation(Record):
         if (self.row == "failure") != (self.failure_stage is not None):
             raise ValueError("a failure row needs a failure_stage, a rollout row has none")
         return self
+
+
+class Expectation(Ending):
+    """The true result of a scenario, whichever harness runs it.
+
+    ``proves`` says in one line what the scenario is for. The fields of an ending are the best one;
+    ``alternatives`` are as legitimate, where harnesses may differ. ``needs``: the capability that
+    the scenario is about. ``background`` are parts of the command lines that tools leave running on
+    purpose; ``oom`` whether the kernel must have killed for memory; ``compaction`` whether the
+    history must have been shortened; ``lossy`` whether what a harness writes may be lost, as long
+    as a gap tells of lost records; ``subagents`` how many must have been started;
+    ``verifier_calls`` how many model calls the verifier makes; ``companion`` whether another agent
+    session works in the same sandbox; ``reactivated`` whether the closed session is activated
+    again, which must be refused.
+    """
+
+    proves: str
+    alternatives: tuple[Ending, ...] = ()
+    needs: Capability | None = None
+    background: tuple[str, ...] = ()
+    oom: bool = False
+    compaction: bool = False
+    lossy: bool = False
+    subagents: int = Field(default=0, ge=0)
+    verifier_calls: int = Field(default=0, ge=0)
+    companion: bool = False
+    reactivated: bool = False
+
+    def legitimate(self, capabilities: Mapping[str, object]) -> tuple[Ending, ...]:
+        """Return the best ending and its alternatives for a harness with these capabilities."""
+        return (
+            self,
+            *(
+                ending
+                for ending in self.alternatives
+                if ending.lacks is None or not capabilities.get(ending.lacks)
+            ),
+        )
+
+    def settled(self, ending: Ending) -> Expectation:
+        """Return the expectation with this ending as its only one."""
+        own = {name: getattr(ending, name) for name in Ending.model_fields}
+        return self.model_copy(update={**own, "alternatives": ()})

@@ -302,7 +302,8 @@ class Exchange(Record):
 
     ``request`` is the JSON body; ``response`` the complete reply body, a streamed one assembled
     from its events. ``fault`` names the injected fault. ``tool_call_ids`` are the calls the
-    reply asked for. ``disconnected``: the client left before the reply ended.
+    reply asked for. ``disconnected``: the client left before the reply ended. ``caller``: who
+    asked; the verifier has an address of its own.
     """
 
     exchange_id: str
@@ -324,6 +325,7 @@ class Exchange(Record):
     fault: str | None = None
     disconnected: bool = False
     client_session_id: str | None = None
+    caller: Literal["agent", "verifier"] = "agent"
 
 
 class ToolExpectation(Record):
@@ -331,7 +333,9 @@ class ToolExpectation(Record):
 
     ``marker`` is a path that the command writes in the sandbox, ``marker_text`` the text it
     writes; ``output`` and ``exit_code`` are the command's true result (``exit_code`` None: it
-    never ends by itself).
+    never ends by itself). ``output_bytes``: the size of the whole output, of which ``output`` is
+    the first line. ``runs`` False: the call is one that must be refused. ``spawned_by``: the call
+    that starts the subagent which is to make this one.
     """
 
     step: int
@@ -341,6 +345,9 @@ class ToolExpectation(Record):
     marker_text: str
     output: str
     exit_code: int | None
+    output_bytes: int | None = None
+    runs: bool = True
+    spawned_by: str | None = None
 
 
 class ToolWitness(Record):

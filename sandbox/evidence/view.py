@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TypeVar
 
-from sandbox.evidence.capture import capture, is_completed
+from sandbox.evidence.capture import capture, is_completed, says_something
 from sandbox.evidence.cell import CellRecord, WitnessRecord
-from sandbox.evidence.expectations import Expectation
+from sandbox.evidence.expectations import Ending, Expectation
 from sandbox.evidence.folder import CellFiles
 from sandbox.evidence.join import invocations_of
 from sandbox.evidence.records import (
@@ -24,8 +24,11 @@ from sandbox.evidence.records import (
     ToolResultItem,
     ToolWitness,
 )
-from sandbox.evidence.rows import Row
+from sandbox.evidence.rows import FailureRow, Row, SuccessRow
 from sandbox.evidence.verdict import MissingEvidence
+
+UNPARSEABLE = "agent_artifact_record_unparseable"
+"""The gap of a record that was lost or torn."""
 
 _Fact = TypeVar("_Fact")
 
@@ -41,10 +44,29 @@ class CellEvidence:
         """The cell's identity and circumstances."""
         return self.files.cell
 
-    @property
+    @cached_property
     def expected(self) -> Expectation:
-        """What the scenario expects."""
-        return self.files.cell.expectation
+        """What the scenario expects: of its legitimate endings the one that this cell has.
+
+        A cell that has none of them is held to the best one.
+        """
+        expectation = self.files.cell.expectation
+        endings = expectation.legitimate(self.files.cell.capabilities)
+        return expectation.settled(next(filter(self._ended_so, endings), expectation))
+
+    def _ended_so(self, ending: Ending) -> bool:
+        row, receipt = self.files.row, self.files.receipt
+        if row is None or receipt is None:
+            return False
+        stage = row.failure_stage if isinstance(row, FailureRow) else None
+        statuses = {i.status for i in self.invocations if i.parent_invocation_id is None}
+        reward = row.reward if isinstance(row, SuccessRow) else None
+        return (
+            stage == ending.failure_stage
+            and reward == ending.reward
+            and statuses <= set(ending.outcomes)
+            and (receipt.timed_out, receipt.stopped) == (ending.timed_out, ending.stopped)
+        )
 
     @property
     def row(self) -> Row:
@@ -86,13 +108,18 @@ class CellEvidence:
 
     @cached_property
     def calls(self) -> tuple[CapturedCall, ...]:
-        """The model calls among the saved exchanges: made here, not taken from the row."""
+        """The agent's model calls among the saved exchanges: made here, not taken from the row."""
         return capture(self.exchanges)
 
     @cached_property
     def completed_calls(self) -> int:
         """How many model calls were answered."""
         return sum(map(is_completed, self.calls))
+
+    @property
+    def said_anything(self) -> bool:
+        """Whether any answer had a text or a tool call."""
+        return any(map(says_something, self.calls))
 
     @property
     def invocations(self) -> list[AgentInvocation]:
@@ -123,9 +150,43 @@ class CellEvidence:
         ]
 
     @property
+    def records_lost(self) -> bool:
+        """Whether the scenario may cost records, and a gap says that it did."""
+        return self.expected.lossy and any(
+            gap.code == UNPARSEABLE for gap in self.observations.gaps
+        )
+
+    @property
+    def scripted_tools(self) -> Sequence[ToolWitness]:
+        """The scripted tool calls that must run when they are asked for."""
+        return [tool for tool in self.witness.tools if tool.expected.runs]
+
+    @cached_property
+    def asked_for(self) -> set[str]:
+        """The tool calls in replies that arrived whole."""
+        whole = {call.model_call_id for call in self.calls if is_completed(call)}
+        return {
+            name
+            for exchange in self.exchanges
+            if exchange.exchange_id in whole
+            for name in exchange.tool_call_ids
+        }
+
+    def was_asked(self, tool: ToolWitness) -> bool:
+        """Whether a reply that arrived whole, or that the harness obeyed, asked for the call."""
+        return tool.requested and (
+            tool.marker_found or tool.expected.tool_call_id in self.asked_for
+        )
+
+    @property
     def run_tools(self) -> Sequence[ToolWitness]:
         """The scripted tool calls that the model asked for or that ran."""
-        return [tool for tool in self.witness.tools if tool.requested or tool.marker_found]
+        return [tool for tool in self.scripted_tools if self.was_asked(tool) or tool.marker_found]
+
+    @property
+    def refused_tools(self) -> Sequence[ToolWitness]:
+        """The calls that were asked for and that the harness must refuse."""
+        return [t for t in self.witness.tools if not t.expected.runs and t.requested]
 
     def seen(self, fact: _Fact | None, name: str) -> _Fact:
         """Return a fact of the witness that must have been observed."""

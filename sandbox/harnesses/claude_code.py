@@ -40,6 +40,7 @@ _OFF = (
     "DISABLE_UPDATES",
 )
 _FOR_TOOLS = ("CLAUDECODE", "CLAUDE_PID", "GIT_EDITOR", "__CLAUDE_CC_BUN_OPTIONS")
+_CONTEXT_WINDOW = "200000"
 _ALIASES = ("HAIKU", "SONNET", "OPUS")
 
 
@@ -128,6 +129,7 @@ def _settings(ctx: LaunchContext) -> dict[str, str]:
         "API_TIMEOUT_MS": str(limits.headers_ms),
         "CLAUDE_BYTE_STREAM_IDLE_TIMEOUT_MS": str(limits.idle_ms),
         "CLAUDE_STREAM_FIRST_BYTE_TIMEOUT_MS": str(limits.headers_ms),
+        "CLAUDE_CODE_AUTO_COMPACT_WINDOW": _CONTEXT_WINDOW,  # it knows none of this model
         "CLAUDE_CODE_MAX_RETRIES": "4" if limits.patient else "2",
     }
 

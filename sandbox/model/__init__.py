@@ -17,6 +17,7 @@ from sandbox.model.script import (
     RawToolStep,
     Script,
     Step,
+    SubagentStep,
     TextStep,
     ToolStep,
 )
@@ -37,6 +38,7 @@ __all__ = [
     "StatusFault",
     "Step",
     "StreamErrorFault",
+    "SubagentStep",
     "TextStep",
     "ToolStep",
     "fault_name",

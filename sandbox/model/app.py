@@ -44,6 +44,7 @@ class ModelApp:
         stopping: set when the server stops.
         hang_up: closes the connection of a scope's client at once.
         models: ids that the models list names.
+        verifier_host: the address whose callers are the verifier; None: there is none.
     """
 
     def __init__(
@@ -57,6 +58,7 @@ class ModelApp:
         stopping: asyncio.Event,
         hang_up: Callable[[Scope], None],
         models: Sequence[str],
+        verifier_host: str | None = None,
     ) -> None:
         self._conversation = Conversation(script, director)
         self._rollout_id = rollout_id
@@ -65,6 +67,7 @@ class ModelApp:
         self._stopping = stopping
         self._hang_up = hang_up
         self._models = tuple(models)
+        self._verifier_host = verifier_host
         self._numbers = itertools.count(1)
         self._origin = hashlib.sha256(rollout_id.encode()).hexdigest()[:10]
 
@@ -85,6 +88,7 @@ class ModelApp:
     def _open(self, scope: Scope) -> Draft:
         headers = saved_headers(Headers(scope=scope).items())
         path = request_path(scope)
+        host = (scope.get("server") or (None,))[0]
         return Draft(
             exchange_id=f"mc{next(self._numbers):05d}{self._origin}",
             rollout_id=split_path(path)[0],
@@ -93,6 +97,7 @@ class ModelApp:
             headers=headers,
             client_session_id=session_of(headers),
             started_at=self._clock(),
+            caller="verifier" if host is not None and host == self._verifier_host else "agent",
         )
 
     async def _serve(self, draft: Draft, wire: Wire) -> None:

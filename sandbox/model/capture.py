@@ -36,6 +36,7 @@ class Draft:
     headers: dict[str, str]
     client_session_id: str | None
     started_at: float
+    caller: Literal["agent", "verifier"] = "agent"
     dialect: Literal["responses", "chat", "messages", "none"] = "none"
     streamed: bool = False
     request: JsonValue = None
@@ -68,6 +69,7 @@ class Draft:
             fault=self.fault,
             disconnected=disconnected,
             client_session_id=self.client_session_id,
+            caller=self.caller,
         )
 
 

@@ -26,6 +26,7 @@ from sandbox.model.dialect import (
     pieces,
     text_at,
     text_of,
+    user_texts,
 )
 from sandbox.model.errors import openai_error
 from sandbox.model.sse import frame, json_events, json_frame
@@ -64,6 +65,7 @@ class Chat:
                 for call in objects(message.get("tool_calls"))
                 if isinstance(call_id := call.get("id"), str)
             ),
+            prompts=user_texts(history),
         )
 
     def body(self, reply: Reply) -> JsonObject:

@@ -89,7 +89,9 @@ class Conversation:
             calls=speak.calls,
         )
         reply = bend(said, fault)
-        return replace(reply, usage=_count(reply, size)) if self._script.usage else reply
+        if not self._script.usage:
+            return reply
+        return replace(reply, usage=_count(reply, speak.reported_tokens or _tokens(size)))
 
 
 async def answer(
@@ -159,15 +161,15 @@ def _ends(speak: Speak) -> bool:
     return speak.step is not None and not speak.calls
 
 
-def _count(reply: Reply, size: int) -> TokenUsage:
-    """Token counts that follow from the request's size and the reply's text alone."""
+def _count(reply: Reply, asked: int) -> TokenUsage:
+    """Token counts: ``asked`` for the request, and what follows from the reply's text."""
     reasoning = -(-len(reply.reasoning) // _CHARACTERS_A_TOKEN)
     said = len(reply.text) + sum(len(call.name) + len(call.arguments) for call in reply.calls)
     output = max(1, said // _CHARACTERS_A_TOKEN) + reasoning
     return TokenUsage(
-        input_tokens=_tokens(size),
+        input_tokens=asked,
         output_tokens=output,
-        total_tokens=_tokens(size) + output,
+        total_tokens=asked + output,
         reasoning_tokens=reasoning,
         cached_tokens=0,
     )

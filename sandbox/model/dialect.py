@@ -41,8 +41,8 @@ class Ask:
     """What a request says, whatever its dialect.
 
     ``results`` maps tool call ids to the result text that the request carries, ``requested`` are
-    the ids of the tool calls in its assistant messages. ``usage`` is whether a stream may tell
-    token usage.
+    the ids of the tool calls in its assistant messages, ``prompts`` the texts of its user
+    messages. ``usage`` is whether a stream may tell token usage.
     """
 
     model: str
@@ -51,6 +51,7 @@ class Ask:
     tools: tuple[Tool, ...] = ()
     results: Mapping[str, str] = field(default_factory=dict)
     requested: tuple[str, ...] = ()
+    prompts: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -147,6 +148,12 @@ def text_of(content: JsonValue) -> str:
         return ""
     texts = (part.get("text") if isinstance(part, dict) else part for part in content)
     return "".join(text for text in texts if isinstance(text, str))
+
+
+def user_texts(messages: list[JsonObject]) -> tuple[str, ...]:
+    """Texts of the messages of the role user, oldest first; tool results have none."""
+    texts = (text_of(item.get("content")) for item in messages if item.get("role") == "user")
+    return tuple(text for text in texts if text)
 
 
 def objects(value: JsonValue) -> list[JsonObject]:

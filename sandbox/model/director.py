@@ -2,27 +2,45 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sandbox.evidence.records import ScriptReport
 from sandbox.model.dialect import Ask, Call
 from sandbox.model.polling import pending_poll
-from sandbox.model.script import HoldStep, Script, ScriptedCall, TextStep, ToolStep
+from sandbox.model.script import (
+    HoldStep,
+    RawToolStep,
+    Script,
+    ScriptedCall,
+    SubagentStep,
+    TextStep,
+    ToolStep,
+)
+from sandbox.model.subagents import subagent_call
 from sandbox.model.tools import NoShellTool, choose_shell_tool, shell_call
 
+# How harnesses ask for the summary that takes the place of a long history.
+_SUMMARY = re.compile(
+    r"(?i)(create|write|provide|produce|generate|output)\b[^.\n]{0,90}\bsummary|context checkpoint"
+)
 ReadMarker = Callable[[str], Awaitable[str | None]]
 
 
 @dataclass(frozen=True)
 class Speak:
-    """Say this. ``step`` is the step it belongs to; None for a helper answer or a poll."""
+    """Say this. ``step`` is the step it belongs to; None for a helper answer or a poll.
+
+    ``reported_tokens`` are input tokens to claim instead of the true ones.
+    """
 
     step: int | None
     text: str = ""
     reasoning: str = ""
     calls: tuple[Call, ...] = ()
+    reported_tokens: int | None = None
 
 
 @dataclass(frozen=True)
@@ -58,17 +76,19 @@ class Director:
         self._steps_done = 0
         self._refusal: str | None = None
         self._asks = 0
+        self._helped = False
 
     def number(self, ask: Ask) -> int | None:
         """Number of an ask, from 1; None for a helper call."""
-        if not ask.tools:
+        if self._is_helper(ask):
             return None
         self._asks += 1
         return self._asks
 
     async def decide(self, ask: Ask) -> Decision:
         """What to answer. A refusal is remembered; so is how far the script came."""
-        if not ask.tools:
+        if self._is_helper(ask):
+            self._helped = True
             return Speak(step=None, text=self._script.helper_text)
         decision = await self._decide(ask)
         match decision:
@@ -92,36 +112,64 @@ class Director:
                 refusal=self._refusal,
             )
 
+    def _is_helper(self, ask: Ask) -> bool:
+        asks_summary = self._script.compacts and ask.prompts and _SUMMARY.search(ask.prompts[-1])
+        return not ask.tools or bool(asks_summary)
+
     async def _decide(self, ask: Ask) -> Decision:
-        due = self._script.due(ask.results, ask.requested)
+        child = self._script.child_of(ask.prompts)
+        if child is None:
+            return await self._answer(ask, self._script)
+        decision = await self._answer(ask, child, is_child=True)
+        return replace(decision, step=None) if isinstance(decision, Speak) else decision
+
+    async def _answer(self, ask: Ask, script: Script, *, is_child: bool = False) -> Decision:
+        kept = self._verified if self._script.compacts else frozenset()
+        due = script.due({*ask.results, *kept}, ask.requested)
         if due.lost:
             return Refuse(f"the request has no result for tool call {', '.join(due.lost)}")
-        before = [call for call in self._script.all_calls() if call.step < due.step]
+        before = [
+            call
+            for call in script.all_calls()
+            if call.step < due.step and call.call_id in ask.results
+        ]
         polls = tuple(poll for call in before if (poll := _poll(call, ask)) is not None)
         if polls:
             return Speak(step=None, calls=polls)
         for call in before:
             if (reason := await self._doubt(call)) is not None:
                 return Refuse(reason)
-        if due.step > 0:
+        if due.step > 0 and not is_child:
             self.done(due.step - 1)
-        return self._speak(ask, due.step)
+        return self._speak(ask, script, due.step)
 
-    def _speak(self, ask: Ask, index: int) -> Decision:
-        if index == len(self._script.steps):
+    def _speak(self, ask: Ask, script: Script, index: int) -> Decision:
+        if index == len(script.steps):
             return Refuse(f"the script is over: all of its {index} steps are done")
-        step = self._script.steps[index]
+        step = script.steps[index]
         match step:
             case HoldStep():
                 return Hold(step=index)
             case TextStep():
-                return Speak(step=index, text=step.text, reasoning=step.reasoning)
-        calls = self._script.calls(index)
+                return Speak(
+                    step=index,
+                    text=step.text,
+                    reasoning=step.reasoning,
+                    reported_tokens=None if self._helped else step.reported_tokens,
+                )
+        child = script.child(index)
+        if child is not None and subagent_call(ask.tools, "", "") is None:
+            return self._speak(ask, child, child.due(ask.results, ask.requested).step)
+        calls = script.calls(index)
+        said = [call.spec for call in calls if not isinstance(call.spec, SubagentStep)]
+        own = step if isinstance(step, ToolStep) else None
         try:
             return Speak(
                 step=index,
-                text=" ".join(call.spec.text for call in calls if call.spec.text),
+                text=" ".join(spec.text for spec in said if spec.text),
+                reasoning="" if own is None else own.reasoning,
                 calls=tuple(_call(call, ask) for call in calls),
+                reported_tokens=None if own is None else own.reported_tokens,
             )
         except NoShellTool as error:
             return Refuse(str(error))
@@ -154,6 +202,10 @@ def _call(call: ScriptedCall, ask: Ask) -> Call:
     spec = call.spec
     if isinstance(spec, ToolStep):
         return shell_call(choose_shell_tool(ask.tools), call.call_id, spec.command)
+    if isinstance(spec, SubagentStep):
+        spawn = subagent_call(ask.tools, call.call_id, spec.prompt)
+        assert spawn is not None
+        return spawn
     if spec.tool_name is not None:
         return Call(call_id=call.call_id, name=spec.tool_name, arguments=spec.arguments)
     tool = choose_shell_tool(ask.tools)
@@ -162,6 +214,8 @@ def _call(call: ScriptedCall, ask: Ask) -> Call:
 
 def _poll(call: ScriptedCall, ask: Ask) -> Call | None:
     """The poll due for a call whose command ends by itself and whose result is not final."""
-    if isinstance(call.spec, ToolStep) and call.spec.exit_code is None:
+    if isinstance(call.spec, RawToolStep) or (
+        isinstance(call.spec, ToolStep) and call.spec.exit_code is None
+    ):
         return None
     return pending_poll(call.call_id, ask.results, ask.tools)

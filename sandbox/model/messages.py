@@ -24,6 +24,7 @@ from sandbox.model.dialect import (
     objects,
     text_at,
     text_of,
+    user_texts,
 )
 from sandbox.model.errors import anthropic_error
 from sandbox.model.messages_object import content_blocks, message_object, stop_reason, usage_object
@@ -66,7 +67,8 @@ class Messages:
         model = body.get("model")
         if not isinstance(model, str):
             raise AskInvalid("model must be a string")
-        blocks = [block for message in _history(body) for block in objects(message.get("content"))]
+        history = _history(body)
+        blocks = [block for message in history for block in objects(message.get("content"))]
         return Ask(
             model=model,
             stream=body.get("stream") is True,
@@ -82,6 +84,7 @@ class Messages:
                 for block in blocks
                 if block.get("type") == "tool_use" and (call_id := text_at(block, "id"))
             ),
+            prompts=user_texts(history),
         )
 
     def body(self, reply: Reply) -> JsonObject:

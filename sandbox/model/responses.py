@@ -23,6 +23,7 @@ from sandbox.model.dialect import (
     objects,
     text_at,
     text_of,
+    user_texts,
 )
 from sandbox.model.errors import openai_error
 from sandbox.model.responses_object import output_items, response_object
@@ -61,6 +62,7 @@ class Responses:
                 for item in items
                 if item.get("type") in _CALL_TYPES and (call_id := _call_id(item))
             ),
+            prompts=(history,) if isinstance(history, str) else user_texts(items),
         )
 
     def body(self, reply: Reply) -> JsonObject:

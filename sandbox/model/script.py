@@ -22,7 +22,10 @@ class ToolStep(Record):
 
     ``command`` is a POSIX sh command line that writes ``marker_text`` to the path ``marker`` in
     the sandbox. ``output`` and ``exit_code`` are its true result (``exit_code`` None: it never
-    ends by itself, so an unfinished result is enough to go on). ``text`` is said before the call.
+    ends by itself, so an unfinished result is enough to go on). ``text`` is said before the call,
+    ``reasoning`` before that. ``output_bytes``: the whole output's size, when ``output`` is only
+    its first line. ``reported_tokens``: the input tokens that the reply claims, instead of true
+    ones.
     """
 
     kind: Literal["tool"] = "tool"
@@ -32,19 +35,23 @@ class ToolStep(Record):
     output: str
     exit_code: int | None
     text: str = ""
+    reasoning: str = ""
+    output_bytes: int | None = None
+    reported_tokens: int | None = None
 
 
 class RawToolStep(Record):
     """One call exactly as written: an unknown tool, or arguments that are not JSON.
 
     ``tool_name`` None means the advertised shell tool. Nothing is expected to have run; only the
-    call's result must come back.
+    call's result must come back. ``marker`` is a file that exists only when it ran after all.
     """
 
     kind: Literal["raw_tool"] = "raw_tool"
     tool_name: str | None
     arguments: str
     text: str = ""
+    marker: str = ""
 
 
 class ParallelToolStep(Record):
@@ -55,11 +62,27 @@ class ParallelToolStep(Record):
 
 
 class TextStep(Record):
-    """A text that ends the turn; ``reasoning`` is sent before it in the dialect's own form."""
+    """A text that ends the turn; ``reasoning`` is sent before it in the dialect's own form.
+
+    ``reported_tokens``: as in a tool step, unless a summary was asked for before.
+    """
 
     kind: Literal["text"] = "text"
     text: str
     reasoning: str = ""
+    reported_tokens: int | None = None
+
+
+class SubagentStep(Record):
+    """One call of the advertised tool that starts a subagent, which works through ``steps``.
+
+    The subagent's own requests are known by ``prompt``, which must be in no other prompt. Where no
+    such tool is advertised, the caller itself is told to do the tool steps.
+    """
+
+    kind: Literal["subagent"] = "subagent"
+    prompt: str
+    steps: tuple[ToolStep | TextStep, ...] = Field(min_length=2)
 
 
 class HoldStep(Record):
@@ -69,8 +92,10 @@ class HoldStep(Record):
 
 
 Step = Annotated[
-    ToolStep | RawToolStep | ParallelToolStep | TextStep | HoldStep, Field(discriminator="kind")
+    ToolStep | RawToolStep | ParallelToolStep | SubagentStep | TextStep | HoldStep,
+    Field(discriminator="kind"),
 ]
+CallSpec = ToolStep | RawToolStep | SubagentStep
 
 
 @dataclass(frozen=True)
@@ -79,7 +104,7 @@ class ScriptedCall:
 
     call_id: str
     step: int
-    spec: ToolStep | RawToolStep
+    spec: CallSpec
 
 
 @dataclass(frozen=True)
@@ -102,6 +127,9 @@ class Script(Record):
         faults: what goes wrong, and on which asks; the first that hits wins.
         usage: False leaves token usage out of every reply.
         helper_text: the answer to helper calls (requests without any tool: titles, summaries).
+        compacts: calls that have run may vanish from the history, and a request for a summary is a
+            helper call even when it offers tools.
+        reachable: False: the listener is closed at once, and every connection is refused.
         seed: goes into the tool call ids, for two scripts whose calls must not be confused.
     """
 
@@ -109,6 +137,8 @@ class Script(Record):
     faults: tuple[Fault, ...] = ()
     usage: bool = True
     helper_text: str = "Scripted helper answer"
+    compacts: bool = False
+    reachable: bool = True
     seed: str = ""
 
     @model_validator(mode="after")
@@ -121,9 +151,10 @@ class Script(Record):
     def calls(self, index: int) -> tuple[ScriptedCall, ...]:
         """The tool calls of step ``index``; none for a text or a hold."""
         step = self.steps[index]
+        specs: tuple[CallSpec, ...]
         match step:
-            case ToolStep() | RawToolStep():
-                specs: tuple[ToolStep | RawToolStep, ...] = (step,)
+            case ToolStep() | RawToolStep() | SubagentStep():
+                specs = (step,)
             case ParallelToolStep():
                 specs = step.calls
             case _:
@@ -138,20 +169,34 @@ class Script(Record):
         return tuple(call for index in range(len(self.steps)) for call in self.calls(index))
 
     def expectations(self) -> tuple[ToolExpectation, ...]:
-        """What each scripted command must do; ``step`` is the index in ``steps``."""
-        return tuple(
-            ToolExpectation(
-                step=call.step,
-                tool_call_id=call.call_id,
-                command=call.spec.command,
-                marker=call.spec.marker,
-                marker_text=call.spec.marker_text,
-                output=call.spec.output,
-                exit_code=call.spec.exit_code,
-            )
-            for call in self.all_calls()
-            if isinstance(call.spec, ToolStep)
-        )
+        """What each scripted call must do, or not do; ``step`` is the index in ``steps``."""
+        return tuple(found for call in self.all_calls() for found in self._expected(call))
+
+    def child(self, index: int) -> Script | None:
+        """What the subagent of step ``index`` is told; None for any other step."""
+        step = self.steps[index]
+        if not isinstance(step, SubagentStep):
+            return None
+        seed = f"{self.seed} subagent {index}"
+        return Script(steps=step.steps, faults=(), usage=self.usage, seed=seed)
+
+    def child_of(self, prompts: Collection[str]) -> Script | None:
+        """The script of the subagent that has these prompts; None: it is the root's."""
+        for index, step in enumerate(self.steps):
+            if isinstance(step, SubagentStep) and any(step.prompt in text for text in prompts):
+                return self.child(index)
+        return None
+
+    def _expected(self, call: ScriptedCall) -> tuple[ToolExpectation, ...]:
+        match call.spec:
+            case ToolStep() as spec:
+                return (_expectation(call, spec),)
+            case RawToolStep() as spec:
+                return (_refusal_expected(call, spec),)
+        child = self.child(call.step)
+        assert child is not None
+        own = {"step": call.step, "spawned_by": call.call_id}
+        return tuple(found.model_copy(update=own) for found in child.expectations())
 
     def due(self, results: Collection[str], requested: Collection[str] = ()) -> Due:
         """The step that a history leads to.
@@ -175,9 +220,38 @@ class Script(Record):
         return next((fault for fault in self.faults if fault.hits(ask)), None)
 
     def _is_over(self, index: int, results: Collection[str]) -> bool:
+        child = self.child(index)
+        if child is not None and all(call.call_id in results for call in child.all_calls()):
+            return True
         calls = self.calls(index)
         return bool(calls) and all(call.call_id in results for call in calls)
 
-    def _call_id(self, index: int, slot: int, spec: ToolStep | RawToolStep) -> str:
+    def _call_id(self, index: int, slot: int, spec: CallSpec) -> str:
         text = f"{self.seed}\0{index}\0{slot}\0{spec.model_dump_json()}"
         return f"call{index}x{slot}x{hashlib.sha256(text.encode()).hexdigest()[:12]}"
+
+
+def _expectation(call: ScriptedCall, spec: ToolStep) -> ToolExpectation:
+    return ToolExpectation(
+        step=call.step,
+        tool_call_id=call.call_id,
+        command=spec.command,
+        marker=spec.marker,
+        marker_text=spec.marker_text,
+        output=spec.output,
+        exit_code=spec.exit_code,
+        output_bytes=spec.output_bytes,
+    )
+
+
+def _refusal_expected(call: ScriptedCall, spec: RawToolStep) -> ToolExpectation:
+    return ToolExpectation(
+        step=call.step,
+        tool_call_id=call.call_id,
+        command=spec.arguments,
+        marker=spec.marker,
+        marker_text="",
+        output="",
+        exit_code=None,
+        runs=False,
+    )

@@ -47,6 +47,8 @@ class ModelServer:
             threads, possibly several at once.
         clock: wall time in seconds since the epoch.
         models: ids that ``GET models`` names.
+        verifier_listener: another listening socket, on an address of its own, for the verifier
+            alone; owned and closed like ``listener``.
     """
 
     def __init__(
@@ -58,10 +60,12 @@ class ModelServer:
         marker: Callable[[str], str | None],
         clock: Callable[[], float] = time.time,
         models: Sequence[str] = ("scripted-model",),
+        verifier_listener: socket.socket | None = None,
     ) -> None:
         self._script = script
         self._rollout_id = rollout_id
         self._listener = listener
+        self._verifier_listener = verifier_listener
         self._clock = clock
         self._models = models
         self._capture = Capture()
@@ -109,11 +113,14 @@ class ModelServer:
         return () if self._tally is None else self._tally.entries()
 
     def start(self) -> None:
-        """Serve; returns once requests are accepted.
+        """Serve; returns once requests are accepted, or refused if the script says so.
 
         Raises:
             CouldNotFindOut: the server did not start within START_DEADLINE_S.
         """
+        if not self._script.reachable:
+            self._close_listeners()
+            return
         # asyncio does this only for sockets that name TCP as their protocol; without it every
         # streamed reply waits 40 ms for a delayed acknowledgement. Accepted sockets inherit it.
         with contextlib.suppress(OSError):
@@ -131,7 +138,7 @@ class ModelServer:
         """Stop at once: held and stalled connections are closed. A second stop does nothing."""
         thread, self._thread = self._thread, None
         if thread is None:
-            self._listener.close()
+            self._close_listeners()
             return
         self._stop()
         thread.join(STOP_DEADLINE_S)
@@ -148,7 +155,18 @@ class ModelServer:
             self._failure = error
         finally:
             self._started.set()
-            self._listener.close()
+            self._close_listeners()
+
+    def _close_listeners(self) -> None:
+        for listener in self._sockets():
+            listener.close()
+
+    def _sockets(self) -> list[socket.socket]:
+        return [s for s in (self._listener, self._verifier_listener) if s is not None]
+
+    def _verifier_host(self) -> str | None:
+        listener = self._verifier_listener
+        return None if listener is None else str(listener.getsockname()[0])
 
     async def _serve(self) -> None:
         loop = asyncio.get_running_loop()
@@ -162,13 +180,14 @@ class ModelServer:
             stopping=stopping,
             hang_up=lambda scope: _hang_up(server, scope),
             models=self._models,
+            verifier_host=self._verifier_host(),
         )
         self._tally = Tally(app)
         server = uvicorn.Server(_config(self._tally))
         self._stop = lambda: _call_in(
             loop, lambda: loop.call_later(LAST_LOOK_S, _stop, server, stopping)
         )
-        serving = asyncio.ensure_future(server.serve(sockets=[self._listener]))
+        serving = asyncio.ensure_future(server.serve(sockets=self._sockets()))
         while not server.started and not serving.done():
             await asyncio.sleep(0.001)
         if server.started:

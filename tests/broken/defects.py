@@ -362,6 +362,10 @@ def _form() -> Iterable[Defect]:
             "attempts_owned",
             "step_join",
             "drift",
+            "token_counts",
+            "verifier_calls",
+            "subagents_joined",
+            "compaction_recorded",
         }
     )
     yield Defect(
@@ -652,11 +656,14 @@ def _joins() -> Iterable[Defect]:
         check=check,
         name="two owners",
         files=lambda: second_owner(good()),
-        also=frozenset({"step_join"}),
+        also=frozenset({"step_join", "subagents_joined"}),
     )
     yield Defect(check=check, name="no owner and no gap", files=lambda: forgotten_owner(good()))
     yield Defect(
-        check=check, name="stolen session id", files=lambda: stolen_session(good("retry_500"))
+        check=check,
+        name="stolen session id",
+        files=lambda: stolen_session(good("retry_500")),
+        also=frozenset({"subagents_joined"}),
     )
     yield Defect(
         check="attempts_owned",

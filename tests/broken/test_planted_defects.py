@@ -14,9 +14,12 @@ from sandbox.evidence.checks import CHECKS
 from sandbox.evidence.judge import judge
 from sandbox.evidence.results import CellResult, CellState
 from sandbox.evidence.verdict import Status
-from tests.broken.defects import DEFECTS, Defect
+from tests.broken.defects import DEFECTS as COMMON
+from tests.broken.defects import Defect
 from tests.broken.goodcells import good, write
+from tests.broken.scenario_defects import SCENARIO_DEFECTS, yielded
 
+DEFECTS = (*COMMON, *SCENARIO_DEFECTS)
 TODAY = dt.date(2027, 1, 1)
 
 
@@ -31,6 +34,11 @@ def test_a_good_cell_passes_every_check(scenario: str, dialect: str, tmp_path: P
     assert {v.check: v.reason for v in found.non_passes} == {}
     assert found.state is CellState.PASS
     assert [v.check for v in found.verdicts] == list(CHECKS)
+
+
+def test_output_that_comes_with_a_poll_is_whole(tmp_path: Path) -> None:
+    found = judged(write(tmp_path / "cell", yielded(good("long_tool"), polled=True)))
+    assert {v.check: v.reason for v in found.non_passes} == {}
 
 
 def test_every_check_passes_somewhere(tmp_path: Path) -> None:

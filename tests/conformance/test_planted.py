@@ -50,11 +50,21 @@ def judged(
     return found.cells[0]
 
 
+PLAYED = (
+    "tool_success",
+    "tool_failure",
+    "model_error",
+    "home_write",
+    "judge_verifier",
+    "verifier_failure",
+    "verifier_error",
+    "resume_after_close",
+)
+
+
 @pytest.mark.parametrize(
-    ("scenario", "way"),
-    [("tool_success", "copy"), ("tool_success", "mount"), ("tool_failure", "mount"),
-     ("model_error", "mount")],
-)  # fmt: skip
+    ("scenario", "way"), [("tool_success", "copy"), *((name, "mount") for name in PLAYED)]
+)
 def test_the_fake_harness_passes_when_nothing_is_planted(
     scenario: str, way: Way, engine: Engine, tmp_path: Path
 ) -> None:

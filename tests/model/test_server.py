@@ -469,3 +469,33 @@ def test_snapshots_can_be_taken_while_it_runs(serve: Serve) -> None:
         wait_for_exchanges(served.server, 1)
         assert len(served.server.tally()) == 1
         assert served.server.report().steps_done == 1
+
+
+# --- who is there, and who asks -----------------------------------------------------------------
+
+
+def test_a_server_that_is_not_reachable_refuses_connections() -> None:
+    listener = socket.create_server(("127.0.0.1", 0))
+    port = listener.getsockname()[1]
+    script = TEXT.model_copy(update={"reachable": False})
+    with ModelServer(script, rollout_id="r1", listener=listener, marker=lambda _: None) as server:
+        with pytest.raises(ConnectionRefusedError):
+            socket.create_connection(("127.0.0.1", port), timeout=5).close()
+        assert (server.exchanges(), server.tally()) == ((), ())
+
+
+def test_the_verifier_is_known_by_its_own_address() -> None:
+    listeners = [socket.create_server((host, 0)) for host in ("127.0.0.1", "127.0.0.2")]
+    body = {"model": "m", "messages": [{"role": "user", "content": "is it good?"}]}
+    with ModelServer(
+        TEXT,
+        rollout_id="r1",
+        listener=listeners[0],
+        marker=lambda _: None,
+        verifier_listener=listeners[1],
+    ) as server:
+        for host, port in [listener.getsockname() for listener in listeners]:
+            url = f"http://{host}:{port}{server.base_path}/chat/completions"
+            assert httpx.post(url, json=body, trust_env=False).status_code == 200
+        wait_for_exchanges(server, 2)
+        assert [exchange.caller for exchange in server.exchanges()] == ["agent", "verifier"]

@@ -56,10 +56,12 @@ def test_call_ids_are_the_same_for_an_equal_script_and_differ_with_the_seed() ->
     assert not set(ids(seeded)) & set(ids(TWO_TOOLS))
 
 
-def test_expectations_name_step_command_and_result_and_leave_raw_calls_out() -> None:
+def test_expectations_name_step_command_and_result_and_what_must_not_run() -> None:
     script = Script(steps=(RawToolStep(tool_name="nope", arguments="{"), tool(1, exit_code=7)))
 
-    (expected,) = script.expectations()
+    refused, expected = script.expectations()
+
+    assert (refused.runs, refused.tool_call_id) == (False, ids(script)[0])
 
     assert (expected.step, expected.exit_code, expected.output) == (1, 7, "out 1\n")
     assert expected.tool_call_id == ids(script)[1]

@@ -1,30 +1,57 @@
-"""Scenarios in which the run itself is stopped."""
+"""Scenarios of what happens after the agent: the verifier."""
 
 from __future__ import annotations
 
-from sandbox.conformance.scenario import Scenario, marker, probe
-from sandbox.evidence.expectations import Expectation, StatusRun
+from sandbox.conformance.scenario import Scenario, marker
+from sandbox.conformance.scenarios.expected import completed, failing, ok
+from sandbox.conformance.scenarios.faults import one_tool
+from sandbox.evidence.expectations import Ending
 from sandbox.evidence.records import InvocationStatus
-from sandbox.model.script import HoldStep, Script
+from sandbox.model.script import Script
+
+_COMPLETED = (InvocationStatus.COMPLETED,)
+_TASK = "answer.txt"
 
 
-def _never_ends(rollout_id: str) -> Script:
-    return Script(seed=rollout_id, steps=(probe(rollout_id, 1, exit_code=None), HoldStep()))
+def _says_one(rollout_id: str) -> Script:
+    return one_tool()(rollout_id).model_copy(update={"helper_text": "1.0"})
 
 
-RUN_TIMEOUT = Scenario(
-    name="run_timeout",
-    script=_never_ends,
-    deadline_s=20.0,
-    graded=(marker(2),),
-    expectation=Expectation(
-        proves="a tool that never ends is stopped with the run by the task's deadline; "
-        "nothing of it lives on, and the verifier still grades what is there",
-        exchanges=(StatusRun(status=200), StatusRun(status=0, at_least=0, at_most=1)),
-        outcomes=(InvocationStatus.INCOMPLETE, InvocationStatus.UNKNOWN),
-        row="rollout",
-        reward=0.0,
-        tools=1,
-        timed_out=True,
+VERIFIER_FAILURE = Scenario(
+    name="verifier_failure",
+    script=one_tool(),
+    workspace={_TASK: "not solved yet\n"},
+    graded=(_TASK,),
+    expectation=failing(
+        "a task that was not solved is a verifier's zero, whatever the agent says of itself",
+        Ending(exchanges=(ok(2),), outcomes=_COMPLETED, row="rollout", reward=0.0, tools=1),
     ),
 )
+VERIFIER_ERROR = Scenario(
+    name="verifier_error",
+    script=one_tool(),
+    verifier="broken",
+    expectation=failing(
+        "a verifier that breaks makes a failure record with the agent's evidence, never a zero",
+        Ending(
+            exchanges=(ok(2),),
+            outcomes=_COMPLETED,
+            row="failure",
+            failure_stage="verification",
+            tools=1,
+        ),
+    ),
+)
+JUDGE_VERIFIER = Scenario(
+    name="judge_verifier",
+    script=_says_one,
+    graded=(marker(1),),
+    verifier="judge",
+    expectation=completed(
+        "model calls of the verifier itself are its own, and in no row of the agent",
+        ok(2),
+        verifier_calls=1,
+    ),
+)
+
+SCENARIOS = (VERIFIER_FAILURE, VERIFIER_ERROR, JUDGE_VERIFIER)

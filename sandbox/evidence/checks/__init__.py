@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from sandbox.evidence.checks import (
+    attribution,
     calls,
     cleanup,
     drift,
@@ -11,13 +12,31 @@ from sandbox.evidence.checks import (
     link,
     observed,
     outcome,
+    refusals,
+    replies,
     schema,
+    sessions,
     tools,
 )
 from sandbox.evidence.checks.check import Check
 
 CHECKS: dict[str, Check] = {
     check.id: check
-    for family in (schema, outcome, link, calls, tools, observed, joins, drift, install, cleanup)
+    for family in (
+        schema,
+        outcome,
+        link,
+        calls,
+        replies,
+        tools,
+        refusals,
+        observed,
+        joins,
+        attribution,
+        drift,
+        sessions,
+        install,
+        cleanup,
+    )
     for check in family.CHECKS
 }

@@ -6,7 +6,15 @@ from collections.abc import Sequence
 
 from sandbox.evidence.checks.check import check
 from sandbox.evidence.records import Survivor
-from sandbox.evidence.verdict import MissingEvidence, Outcome, Tier, failed, judged_by, passed
+from sandbox.evidence.verdict import (
+    MissingEvidence,
+    Outcome,
+    Tier,
+    failed,
+    judged_by,
+    not_applicable,
+    passed,
+)
 from sandbox.evidence.view import CellEvidence
 
 
@@ -26,8 +34,8 @@ def receipt_confirmed(cell: CellEvidence) -> Outcome:
         faults.append("cleanup_confirmed is false")
     if receipt.error is not None:
         faults.append(f"the supervisor reports: {receipt.error}")
-    if receipt.survivors:
-        faults.append(f"the supervisor lists survivors: {_names(receipt.survivors)}")
+    if left := _unexpected(cell, receipt.survivors):
+        faults.append(f"the supervisor lists survivors: {_names(left)}")
     if receipt.return_code is None and not (receipt.timed_out or receipt.stopped):
         faults.append("no return code, although nothing stopped the run")
     return judged_by(faults)
@@ -40,10 +48,38 @@ def receipt_confirmed(cell: CellEvidence) -> Outcome:
     why="a process that outlives the agent can change the files that the verifier grades",
 )
 def nothing_left_running(cell: CellEvidence) -> Outcome:
-    """The witness saw no process of the agent after the close."""
-    survivors = cell.seen(cell.witness.survivors, "the processes after the close")
+    """After the close nothing lives, but what tools left on purpose when nothing was forced."""
+    survivors = _unexpected(
+        cell, cell.seen(cell.witness.survivors, "the processes after the close")
+    )
     if survivors:
         return failed(f"expected no process after the close, saw {_names(survivors)}")
+    return passed()
+
+
+def _unexpected(cell: CellEvidence, survivors: Sequence[Survivor]) -> list[Survivor]:
+    """Return what must not live: all of it after a forced stop, which ends the whole tree."""
+    forced = cell.receipt.timed_out or cell.receipt.stopped
+    allowed = () if forced else cell.expected.background
+    return [s for s in survivors if not any(part in s.command for part in allowed)]
+
+
+@check(
+    tier=Tier.P1,
+    kind="sandbox",
+    group="cleanup",
+    why="a process that nobody told its owner of runs on through whatever comes next",
+)
+def survivors_told(cell: CellEvidence) -> Outcome:
+    """The receipt names every process that a tool left on purpose and that still lives."""
+    if not cell.expected.background:
+        return not_applicable("the scenario leaves nothing running on purpose")
+    survivors = cell.seen(cell.witness.survivors, "the processes after the close")
+    unexpected = _unexpected(cell, survivors)
+    told = {survivor.pid for survivor in cell.receipt.survivors}
+    silent = [s for s in survivors if s not in unexpected and s.pid not in told]
+    if silent:
+        return failed(f"the receipt does not name {_names(silent)}")
     return passed()
 
 
@@ -86,11 +122,13 @@ def sandbox_released(cell: CellEvidence) -> Outcome:
     why="without figures nobody can size a fleet or see an out-of-memory kill",
 )
 def resources_recorded(cell: CellEvidence) -> Outcome:
-    """CPU time and peak memory of the sandbox were read, and nothing was killed for memory."""
+    """CPU time and peak memory were read, and only what had to be was killed for memory."""
     used = cell.seen(cell.witness.resources, "the sandbox's resource use")
     if used.cpu_time_s is None or used.peak_memory_mib is None:
         raise MissingEvidence(f"CPU time or peak memory from {used.source}")
-    if used.oom_kills:
+    if cell.expected.oom and not used.oom_kills:
+        return failed(f"expected an out-of-memory kill, saw {used.oom_kills}")
+    if used.oom_kills and not cell.expected.oom:
         return failed(f"expected no out-of-memory kill, saw {used.oom_kills}")
     return passed()
 
@@ -114,6 +152,7 @@ def _names(survivors: Sequence[Survivor]) -> str:
 CHECKS = (
     receipt_confirmed,
     nothing_left_running,
+    survivors_told,
     session_dir_gone,
     sandbox_released,
     resources_recorded,

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from sandbox.evidence.capture import is_completed
 from sandbox.evidence.checks.check import check
 from sandbox.evidence.records import ToolRequestItem
 from sandbox.evidence.verdict import Outcome, Tier, failed, judged_by, not_applicable, passed
-from sandbox.evidence.view import CellEvidence
+from sandbox.evidence.view import UNPARSEABLE, CellEvidence
 
 _LOST = {"agent_artifact_unavailable", "agent_transcript_unavailable", "harness_not_run"}
-_TORN = "agent_artifact_record_unparseable"
 
 
 @check(
@@ -23,14 +21,15 @@ def observations_present(cell: CellEvidence) -> Outcome:
     if cell.expected.failure_stage == "seed":
         return _never_ran(cell)
     # A run that was stopped may have been killed in the middle of a record.
-    lost = _LOST if cell.receipt.timed_out or cell.receipt.stopped else _LOST | {_TORN}
+    torn = cell.receipt.timed_out or cell.receipt.stopped or cell.expected.lossy
+    lost = _LOST if torn else _LOST | {UNPARSEABLE}
     faults = [
         f"gap {gap.code}{f' ({gap.detail})' if gap.detail else ''}"
         for gap in cell.observations.gaps
         if gap.code in lost
     ]
     known = {invocation.invocation_id for invocation in (cell.root, *cell.invocations)}
-    asked = _asked_for(cell)
+    asked = cell.asked_for
     requests = {
         item.tool_call_id
         for invocation in cell.invocations
@@ -38,8 +37,11 @@ def observations_present(cell: CellEvidence) -> Outcome:
         if isinstance(item, ToolRequestItem)
     }
     told = {record.tool_call_id for record in cell.tool_calls}
-    faults += [f"tool call {name} has no observation" for name in sorted(asked - told)]
-    faults += [f"tool call {name} is not in a conversation" for name in sorted(asked - requests)]
+    if not cell.records_lost:
+        faults += [f"tool call {name} has no observation" for name in sorted(asked - told)]
+        faults += [
+            f"tool call {name} is not in a conversation" for name in sorted(asked - requests)
+        ]
     faults += [
         f"tool call {record.tool_call_id} belongs to an unknown invocation {record.invocation_id}"
         for record in cell.tool_calls
@@ -53,17 +55,6 @@ def _never_ran(cell: CellEvidence) -> Outcome:
     if cell.calls:
         return failed(f"the harness must not run, yet it made {len(cell.calls)} model calls")
     return not_applicable("the harness was not run")
-
-
-def _asked_for(cell: CellEvidence) -> set[str]:
-    """Return the tool calls in replies that arrived whole."""
-    whole = {call.model_call_id for call in cell.calls if is_completed(call)}
-    return {
-        name
-        for exchange in cell.exchanges
-        if exchange.exchange_id in whole
-        for name in exchange.tool_call_ids
-    }
 
 
 def _offered(cell: CellEvidence) -> set[str]:

@@ -27,10 +27,16 @@ def outcome_class(cell: CellEvidence) -> Outcome:
         faults.append(f"expected a rollout row, saw a failure row ({why})")
     elif row.failure_stage != expected.failure_stage:
         faults.append(f"expected a failure of {expected.failure_stage}, saw {row.failure_stage}")
+    if expected.unwanted:
+        best = cell.cell.expectation
+        how = "ran out of time" if expected.timed_out else "gave up"
+        faults.append(f"expected a {best.row} row, the harness {how}, and says so")
     if expected.failure_stage != "seed":
         faults += _status_faults(cell)
         if cell.receipt.timed_out != expected.timed_out:
             faults.append(f"expected timed_out {expected.timed_out}, saw {cell.receipt.timed_out}")
+        if cell.receipt.stopped != expected.stopped:
+            faults.append(f"expected stopped {expected.stopped}, saw {cell.receipt.stopped}")
     return judged_by(faults)
 
 
@@ -61,6 +67,8 @@ def no_silent_zero(cell: CellEvidence) -> Outcome:
     faults = []
     if not cell.completed_calls:
         faults.append(f"no model call completed, yet the row has reward {cell.row.reward}")
+    elif not cell.said_anything:
+        faults.append(f"no answer of the model said anything, yet the reward is {cell.row.reward}")
     if not cell.row.evaluation_completed:
         faults.append(f"reward {cell.row.reward} without a completed evaluation")
     if cell.witness.verifier is None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
+from collections.abc import Mapping
 
 from sandbox.evidence import payloads
 from sandbox.evidence.checks.check import check
@@ -12,6 +14,8 @@ from sandbox.evidence.verdict import Outcome, Tier, failed, judged_by, not_appli
 from sandbox.evidence.view import CellEvidence
 
 _NO_TOOLS = "the scenario has no tool call, and none was seen"
+# How a harness says that a full disk cost it an output.
+_NO_SPACE = re.compile(r"(?i)disk (is )?full|no space left|enospc")
 _UNFINISHED = {
     ToolStatus.TIMEOUT,
     ToolStatus.CANCELLED,
@@ -28,20 +32,20 @@ _UNFINISHED = {
 )
 def tools_executed(cell: CellEvidence) -> Outcome:
     """The scripted calls that must run were asked for and left their markers; no other ran."""
-    tools = sorted(cell.witness.tools, key=lambda tool: tool.expected.step)
+    tools = sorted(cell.scripted_tools, key=lambda tool: tool.expected.step)
     wanted = cell.expected.tools
     if len(tools) < wanted:
         return failed(f"expected {wanted} scripted tool calls, the witness knows {len(tools)}")
     faults = []
     for number, tool in enumerate(tools):
-        name = _name(tool)
-        if number < wanted and not tool.requested:
+        name, asked = _name(tool), cell.was_asked(tool)
+        if number < wanted and not asked:
             faults.append(f"{name} was never asked for")
-        elif tool.requested and not tool.marker_found:
+        elif asked and not tool.marker_found:
             faults.append(f"{name} was asked for and left no marker {tool.expected.marker}")
-        elif number >= wanted and tool.requested:
+        elif number >= wanted and asked:
             faults.append(f"{name} was asked for beyond the {wanted} expected calls")
-        if tool.marker_found and not tool.requested:
+        if tool.marker_found and not asked:
             faults.append(f"{name} left its marker without being asked for")
     if not wanted and not faults:
         return not_applicable(_NO_TOOLS)
@@ -61,6 +65,8 @@ def tool_status(cell: CellEvidence) -> Outcome:
     faults = []
     for tool in cell.run_tools:
         records = [r for r in cell.tool_calls if r.tool_call_id == tool.expected.tool_call_id]
+        if not records and cell.records_lost:
+            continue
         if len(records) != 1:
             faults.append(f"expected one observation of {_name(tool)}, saw {len(records)}")
             continue
@@ -113,15 +119,43 @@ def tool_output(cell: CellEvidence) -> Outcome:
     sent = [payloads.tool_results(call.dialect, call.request) for call in cell.calls]
     faults = []
     ended = [tool for tool in cell.run_tools if tool.expected.exit_code is not None]
+    huge = [tool for tool in ended if tool.expected.output_bytes is not None]
+    ended = [tool for tool in ended if tool not in huge]
     for tool in ended:
         call_id = tool.expected.tool_call_id
-        to_model = [results[call_id] for results in sent if call_id in results]
-        kept = [i.output for i in cell.tool_results if i.tool_call_id == call_id]
+        to_model = [text for results in sent if (text := _whole(results, call_id)) is not None]
+        if any(_polls(results, call_id) for results in sent):
+            to_model = to_model[-1:]  # until the last poll the output is not complete
+        if cell.expected.lossy and (not to_model or any(map(_NO_SPACE.search, to_model))):
+            continue
+        kept = _kept(cell, call_id)
         faults += _output_faults(f"result of {_name(tool)} sent to the model", to_model, tool)
-        faults += _output_faults(f"result of {_name(tool)} in the transcript", kept, tool)
+        if kept or not cell.records_lost:
+            faults += _output_faults(f"result of {_name(tool)} in the transcript", kept, tool)
     if not ended and not faults:
         return not_applicable("no scripted command ends by itself")
     return judged_by(faults)
+
+
+def _kept(cell: CellEvidence, call_id: str) -> list[str]:
+    """Return the results of a call in the transcripts; one that was polled has one, joined."""
+    named = {item.tool_call_id: item.output for item in cell.tool_results}
+    if _polls(named, call_id):
+        return [text for text in (_whole(named, call_id),) if text is not None]
+    return [item.output for item in cell.tool_results if item.tool_call_id == call_id]
+
+
+def _whole(results: Mapping[str, str], call_id: str) -> str | None:
+    """Return a call's result with what its polls brought; None when there is none."""
+    if call_id not in results:
+        return None
+    return "\n".join((results[call_id], *_polls(results, call_id)))
+
+
+def _polls(results: Mapping[str, str], call_id: str) -> list[str]:
+    """Return the results of the polls of a call that yielded, oldest first."""
+    names = (f"{call_id}p{number}" for number in itertools.count(1))
+    return [results[name] for name in itertools.takewhile(results.__contains__, names)]
 
 
 def _output_faults(what: str, texts: list[str], tool: ToolWitness) -> list[str]:
@@ -166,7 +200,8 @@ def failure_told(cell: CellEvidence) -> Outcome:
             call_id in payloads.marked_failures(call.dialect, call.request) for call in cell.calls
         )
         told = [text for text in texts if text is not None and _tells(text, tool)]
-        if not marked and not told:
+        ended = cell.expected.lossy and not any(text is not None for text in texts)
+        if not marked and not told and not ended:
             faults.append(
                 f"{_name(tool)} exited {tool.expected.exit_code}, and its result gives the model "
                 "neither that code nor an error mark"
@@ -191,9 +226,9 @@ def _tells(text: str, tool: ToolWitness) -> bool:
 )
 def task_home_used(cell: CellEvidence) -> Outcome:
     """Every scripted command saw the task's HOME."""
-    ran = [tool for tool in cell.witness.tools if tool.marker_found]
+    ran = [tool for tool in cell.scripted_tools if tool.marker_found]
     if not ran:
-        seen = [tool for tool in cell.witness.tools if tool.home_seen is not None]
+        seen = [tool for tool in cell.scripted_tools if tool.home_seen is not None]
         if seen:
             return failed(f"{_name(seen[0])} left no marker but noted HOME {seen[0].home_seen}")
         return _without_tools(cell)
@@ -211,8 +246,10 @@ def _without_tools(cell: CellEvidence) -> Outcome:
     """Judge a cell in which the witness saw no scripted tool call."""
     if cell.expected.tools:
         return failed(f"expected {cell.expected.tools} scripted tool calls, saw none")
-    if cell.tool_calls:
-        return failed(f"no tool call was asked for, yet {cell.tool_calls[0].tool_call_id} is told")
+    offered = {name for exchange in cell.exchanges for name in exchange.tool_call_ids}
+    told = [call.tool_call_id for call in cell.tool_calls if call.tool_call_id not in offered]
+    if told:
+        return failed(f"no tool call was asked for, yet {told[0]} is told")
     return not_applicable(_NO_TOOLS)
 
 
