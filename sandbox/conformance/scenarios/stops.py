@@ -37,7 +37,8 @@ def _eats_memory(rollout_id: str) -> Script:
 
 def _fills_the_disk(rollout_id: str) -> Script:
     filler = probe(rollout_id, 1, exit_code=1, first=_FILL)
-    cleaner = probe(rollout_id, 2, first="rm -f /tmp/filler")
+    # no rm: Codex asks before it forces a removal
+    cleaner = probe(rollout_id, 2, first=": >/tmp/filler")
     return Script(seed=rollout_id, steps=(filler, cleaner, DONE))
 
 
@@ -95,6 +96,7 @@ TOOL_OOM = Scenario(
 DISK_FULL = Scenario(
     name="disk_full",
     script=_fills_the_disk,
+    limits=Limits(tmp_mib=256),
     graded=(marker(1), marker(2)),
     deadline_s=90.0,
     expectation=completed(

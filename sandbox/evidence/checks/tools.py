@@ -194,7 +194,8 @@ def failure_told(cell: CellEvidence) -> Outcome:
     for tool in failures:
         call_id = tool.expected.tool_call_id
         texts = [
-            payloads.tool_results(call.dialect, call.request).get(call_id) for call in cell.calls
+            _whole(payloads.tool_results(call.dialect, call.request), call_id)
+            for call in cell.calls
         ]
         marked = any(
             call_id in payloads.marked_failures(call.dialect, call.request) for call in cell.calls
