@@ -89,6 +89,7 @@ class Director:
         """What to answer. A refusal is remembered; so is how far the script came."""
         if self._is_helper(ask):
             self._helped = True
+            await self._verify_shortened(ask)
             return Speak(step=None, text=self._script.helper_text)
         decision = await self._decide(ask)
         match decision:
@@ -169,10 +170,16 @@ class Director:
                 text=" ".join(spec.text for spec in said if spec.text),
                 reasoning="" if own is None else own.reasoning,
                 calls=tuple(_call(call, ask) for call in calls),
-                reported_tokens=None if own is None else own.reported_tokens,
+                reported_tokens=None if own is None or self._helped else own.reported_tokens,
             )
         except NoShellTool as error:
             return Refuse(str(error))
+
+    async def _verify_shortened(self, ask: Ask) -> None:
+        """Look at what has run while its result is still there: a summary takes its place."""
+        for call in self._script.all_calls() if self._script.compacts else ():
+            if call.call_id in ask.results:
+                await self._doubt(call)
 
     async def _doubt(self, call: ScriptedCall) -> str | None:
         """Why a call that has a result cannot be taken as run; None when it really ran."""

@@ -25,7 +25,7 @@ class ToolStep(Record):
     ends by itself, so an unfinished result is enough to go on). ``text`` is said before the call,
     ``reasoning`` before that. ``output_bytes``: the whole output's size, when ``output`` is only
     its first line. ``reported_tokens``: the input tokens that the reply claims, instead of true
-    ones.
+    ones, until a helper call was made.
     """
 
     kind: Literal["tool"] = "tool"
@@ -64,7 +64,7 @@ class ParallelToolStep(Record):
 class TextStep(Record):
     """A text that ends the turn; ``reasoning`` is sent before it in the dialect's own form.
 
-    ``reported_tokens``: as in a tool step, unless a summary was asked for before.
+    ``reported_tokens``: as in a tool step.
     """
 
     kind: Literal["text"] = "text"

@@ -150,6 +150,15 @@ def test_a_shortened_history_goes_on_where_it_was() -> None:
     assert (last.text, last.reported_tokens) == ("done", None)
 
 
+def test_a_result_that_only_the_summary_saw_counts_too() -> None:
+    room = Room(COMPACTS)
+    first = room.call("go")
+    room.ask("Create a detailed summary of it all.", {first.call_id: "ok"})
+    again = room.ask("what was: a summary")
+    assert isinstance(again, Speak)
+    assert [call.call_id for call in again.calls] == [COMPACTS.all_calls()[1].call_id]
+
+
 def test_a_history_that_was_not_shortened_is_full_at_the_end_too() -> None:
     room = Room(COMPACTS)
     first = room.call("go")
