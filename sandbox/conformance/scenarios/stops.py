@@ -86,6 +86,7 @@ TOOL_OOM = Scenario(
     script=_eats_memory,
     graded=(marker(1), marker(2)),
     limits=Limits(memory_mib=2048),
+    deadline_s=180.0,
     expectation=completed(
         "a command killed for its memory is recorded as failed, and harness and sandbox live on",
         ok(3, 6),
