@@ -5,11 +5,14 @@ from __future__ import annotations
 from sandbox.conformance.scenario import Scenario, marker, probe
 from sandbox.conformance.scenarios.expected import completed, ok
 from sandbox.conformance.scenarios.faults import one_tool
-from sandbox.conformance.scenarios.tools import DONE
+from sandbox.conformance.scenarios.tools import DONE, printing
 from sandbox.model.script import Script, SubagentStep, TextStep
 
 _FULL_CONTEXT = 980_000
 """Tokens that leave no room in a window of 200,000, nor in one of a million."""
+
+_WORDY = 40_000
+"""Bytes that a command prints: three of them are more than harnesses keep in any case."""
 
 
 def _hands_on(rollout_id: str) -> Script:
@@ -21,9 +24,11 @@ def _hands_on(rollout_id: str) -> Script:
 
 
 def _fills_the_context(rollout_id: str) -> Script:
-    full = probe(rollout_id, 2).model_copy(update={"reported_tokens": _FULL_CONTEXT})
+    # harnesses keep the newest part of a history, so there has to be an older one
+    one, two, three = (printing(rollout_id, number, size=_WORDY) for number in (1, 2, 3))
+    full = three.model_copy(update={"reported_tokens": _FULL_CONTEXT})
     last = DONE.model_copy(update={"reported_tokens": _FULL_CONTEXT})
-    steps = (probe(rollout_id, 1), full, probe(rollout_id, 3), last)
+    steps = (one, two, full, probe(rollout_id, 4), last)
     summary = "<summary>The commands ran as they should.</summary>"
     return Script(seed=rollout_id, steps=steps, compacts=True, helper_text=summary)
 
@@ -49,12 +54,12 @@ SUBAGENT = Scenario(
 CONTEXT_COMPACTION = Scenario(
     name="context_compaction",
     script=_fills_the_context,
-    graded=(marker(1), marker(2), marker(3)),
+    graded=(marker(1), marker(2), marker(3), marker(4)),
     deadline_s=90.0,
     expectation=completed(
         "a history that no longer fits is shortened, on record, and the run goes on",
-        ok(4, 10),
-        tools=3,
+        ok(5, 12),
+        tools=4,
         compaction=True,
         needs="compaction",
     ),

@@ -57,13 +57,18 @@ def _twelve_seconds(rollout_id: str) -> Script:
 
 
 def _twenty_megabytes(rollout_id: str) -> Script:
-    step = probe(rollout_id, 1)
-    size = len(f"0000000 {_LINE}\n".encode())
-    lines = 20 * _MIB // size + 1
+    return _script(rollout_id, printing(rollout_id, 1, size=20 * _MIB))
+
+
+def printing(rollout_id: str, number: int, *, size: int) -> ToolStep:
+    """Return command ``number``, which prints so many bytes of text, and a line more at most."""
+    step = probe(rollout_id, number)
+    line_bytes = len(f"0000000 {_LINE}\n".encode())
+    lines = size // line_bytes + 1
     program = f'BEGIN{{for(i=0;i<{lines};i++)printf "%07d {_LINE}\\n",i}}'
     command = step.command.removesuffix("exit 0") + f"awk {shlex.quote(program)}; exit 0"
-    whole = len(step.output.encode()) + lines * size
-    return _script(rollout_id, step.model_copy(update={"command": command, "output_bytes": whole}))
+    whole = len(step.output.encode()) + lines * line_bytes
+    return step.model_copy(update={"command": command, "output_bytes": whole})
 
 
 def _background(rollout_id: str, seconds: int, redirect: str) -> Script:
