@@ -49,6 +49,28 @@ class UnprocessableError(ContractError, Unsupported):
         self.reason = message if reason is None else reason
 
 
+class InvalidRequestError(ContractError):
+    """The body is not what the route takes (HTTP 422).
+
+    Args:
+        details: each fault, with where in the body it is.
+    """
+
+    status = 422
+
+    def __init__(
+        self, message: str, *, details: tuple[str, ...] = (), cure: str | None = None
+    ) -> None:
+        super().__init__(message, cure=cure)
+        self.details = details
+
+
+class NoRouteError(ContractError):
+    """The agent server does not have such a route (HTTP 404)."""
+
+    status = 404
+
+
 class SetupFailed(Exception):
     """A hook could not set a session up, and what it has made so far must still be closed.
 
@@ -239,8 +261,15 @@ class Agent(Generic[StateT]):
         """Release everything of the session, or raise and keep what a retry needs."""
         raise NotImplementedError("this agent has no sessions")
 
-    def run(self, row: dict[str, JsonValue]) -> dict[str, JsonValue]:
-        """Take a flat task row through agent and verifier: the legacy interface (``/run``)."""
+    def forget_session(self, agent_session_id: str) -> None:
+        """Drop what is kept of a session whose retry window is over; nothing by default."""
+
+    def run(self, row: dict[str, JsonValue], cancel: threading.Event) -> dict[str, JsonValue]:
+        """Take a flat task row through agent and verifier: the legacy interface (``/run``).
+
+        Rows are ``sandbox.agents.legacy.RunRow`` and ``VerifyRow``; the agent owns its sandbox,
+        and nothing of it is left when this returns or raises.
+        """
         raise NotImplementedError("this agent has no legacy interface")
 
 

@@ -12,38 +12,31 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Protocol
 
 from sandbox.agents.contract import (
     ActivateRequest,
     CloseRequest,
     CloseResponse,
-    ContractError,
-    EpisodeId,
-    ModelEndpoint,
-    SandboxAccess,
     SeedRequest,
     SeedResponse,
-    TaskId,
-    ToolAccess,
-    nothing_observed,
 )
-from sandbox.agents.outcome import Outcome, OutcomeKind
 from sandbox.agents.response import AgentResponse
-from sandbox.errors import (
-    CouldNotFindOut,
-    IntegrityError,
-    PrerequisiteMissing,
-    Unsupported,
-    UsageError,
+from sandbox.agents.stages import (
+    Episode,
+    EpisodeResult,
+    Failed,
+    Ledger,
+    Seeded,
+    StageFailure,
+    expect_gradable,
 )
-from sandbox.evidence.expectations import Stage
-from sandbox.evidence.records import Observations
+from sandbox.errors import CouldNotFindOut
 
 
 class AgentClient(Protocol):
-    """An agent with sessions: in process (``AgentSessions``) or behind a transport."""
+    """An agent with sessions (``sandbox.agents.client.HttpAgent``)."""
 
     def seed(self, request: SeedRequest) -> SeedResponse:
         """Set a session up."""
@@ -68,78 +61,6 @@ class Resources(Protocol):
         """Let go of everything; called once, whatever happened before."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Seeded:
-    """What the resources hand to the agent; ``sandbox_access`` None: the agent owns its sandbox."""
-
-    endpoint: ModelEndpoint
-    sandbox_access: SandboxAccess | None = None
-    tool_accesses: tuple[ToolAccess, ...] = ()
-
-
-@dataclass(frozen=True, kw_only=True)
-class Episode:
-    """What is attempted; ``deadline_s`` is the task's own agent deadline in seconds."""
-
-    agent_session_id: str
-    episode_id: EpisodeId
-    task_id: TaskId
-    prompt: str
-    deadline_s: float
-
-
-@dataclass(frozen=True, kw_only=True)
-class StageFailure:
-    """What ended an episode without a reward.
-
-    ``step`` is the exact call; ``kind`` an outcome's name, or what sort of error it was;
-    ``terminal``: trying the same episode again cannot help.
-    """
-
-    stage: Stage
-    step: str
-    kind: str
-    message: str
-    terminal: bool
-    error: BaseException | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class EpisodeResult:
-    """What an episode leaves. ``reward`` None exactly when there is a ``failure``.
-
-    ``response`` of a failed episode is its partial response. ``cleanup_errors`` happened beside.
-    ``phases`` are durations in seconds by step.
-    """
-
-    reward: float | None
-    failure: StageFailure | None
-    response: AgentResponse | None
-    outcome: Outcome | None
-    observations: Observations
-    cleanup_errors: tuple[str, ...]
-    phases: dict[str, float]
-
-
-class _Failed(Exception):
-    def __init__(self, failure: StageFailure) -> None:
-        super().__init__(failure.message)
-        self.failure = failure
-
-
-@dataclass
-class _Ledger:
-    """What has been seen so far, whatever comes next."""
-
-    reward: float | None = None
-    failure: StageFailure | None = None
-    response: AgentResponse | None = None
-    outcome: Outcome | None = None
-    closed: CloseResponse | None = None
-    cleanup_errors: list[str] = field(default_factory=list)
-    phases: dict[str, float] = field(default_factory=dict)
-
-
 def run_episode(
     episode: Episode,
     *,
@@ -159,7 +80,7 @@ def run_episode(
     """
     run = _Run(episode, agent, resources, clock, cancel or threading.Event())
     run.to_the_end()
-    return run.result()
+    return run.ledger.result()
 
 
 class _Run:
@@ -174,49 +95,36 @@ class _Run:
         self._episode = episode
         self._agent = agent
         self._resources = resources
-        self._clock = clock
         self._cancel = cancel
-        self._ledger = _Ledger()
+        self._closed = False
+        self.ledger = Ledger(clock=clock)
 
     def to_the_end(self) -> None:
         try:
-            with self._stage("seed", "resources"):
+            with self.ledger.stage("seed", "resources"):
                 seeded = self._resources.seed()
             try:
                 with self._closing_when_cancelled():
                     self._work(seeded)
-                with self._stage("cleanup", "close"):
+                with self.ledger.stage("cleanup", "close"):
                     self._close()
                 self._expect_not_cancelled()
             finally:
-                if self._ledger.closed is None:
+                if not self._closed:
                     self._close_beside()
-            with self._stage("verification", "verify"):
+            with self.ledger.stage("verification", "verify"):
                 self._verify()
-        except _Failed as failed:
+        except Failed as failed:
             failure = failed.failure
             if self._cancel.is_set():
                 failure = replace(failure, kind="cancelled", terminal=False)
-            self._ledger.failure = failure
+            self.ledger.failure = failure
         finally:
-            self._beside("release", self._resources.release)
-
-    def result(self) -> EpisodeResult:
-        ledger = self._ledger
-        observed = ledger.closed.agent_observations if ledger.closed else None
-        return EpisodeResult(
-            reward=ledger.reward,
-            failure=ledger.failure,
-            response=ledger.response,
-            outcome=ledger.outcome,
-            observations=observed or nothing_observed("episode", "the agent gave no observations"),
-            cleanup_errors=tuple(ledger.cleanup_errors),
-            phases=ledger.phases,
-        )
+            self.ledger.beside("release", self._resources.release)
 
     def _work(self, seeded: Seeded) -> None:
         episode = self._episode
-        with self._stage("agent", "seed"):
+        with self.ledger.stage("agent", "seed"):
             self._agent.seed(
                 SeedRequest(
                     agent_session_id=episode.agent_session_id,
@@ -226,8 +134,8 @@ class _Run:
                     sandbox_access=seeded.sandbox_access,
                 )
             )
-        with self._stage("agent", "activate"):
-            response = self._ledger.response = self._agent.activate(
+        with self.ledger.stage("agent", "activate"):
+            response = self.ledger.response = self._agent.activate(
                 ActivateRequest(
                     agent_session_id=episode.agent_session_id,
                     input=episode.prompt,
@@ -235,31 +143,12 @@ class _Run:
                     endpoint=seeded.endpoint,
                 )
             )
-        self._ledger.outcome = response.outcome
-        self._expect_gradable(response)
-
-    def _expect_gradable(self, response: AgentResponse) -> None:
-        outcome = response.outcome
-        if outcome is None and response.status != "failed":
-            return
-        if outcome is None:
-            said = response.error.message if response.error else "no reason given"
-            outcome = Outcome(kind=OutcomeKind.FAILED, reason=said)
-        if not outcome.gradable:
-            tail = f"; its log ends: {outcome.log_tail}" if outcome.log_tail else ""
-            raise _Failed(
-                StageFailure(
-                    stage="agent",
-                    step="activate",
-                    kind=outcome.kind.value,
-                    message=f"{outcome.reason}{tail}",
-                    terminal=outcome.kind is not OutcomeKind.INFRASTRUCTURE_FAILURE,
-                )
-            )
+        self.ledger.outcome = response.outcome
+        expect_gradable(response, step="activate")
 
     def _expect_not_cancelled(self) -> None:
         if self._cancel.is_set():
-            raise _Failed(
+            raise Failed(
                 StageFailure(
                     stage="agent",
                     step="activate",
@@ -270,8 +159,8 @@ class _Run:
             )
 
     def _verify(self) -> None:
-        assert self._ledger.response is not None
-        self._ledger.reward = float(self._resources.verify(self._ledger.response))
+        assert self.ledger.response is not None
+        self.ledger.reward = float(self._resources.verify(self.ledger.response))
 
     def _close(self) -> None:
         """Close the agent session; once more when it fails, as its owner may."""
@@ -279,14 +168,16 @@ class _Run:
             agent_session_id=self._episode.agent_session_id, episode_id=self._episode.episode_id
         )
         try:
-            self._ledger.closed = self._agent.close(request)
+            closed = self._agent.close(request)
         except CouldNotFindOut:
-            self._ledger.closed = self._agent.close(request)
+            closed = self._agent.close(request)
+        self._closed = True
+        self.ledger.observations = closed.agent_observations
 
     def _close_beside(self) -> None:
         """Close after a failure; one that comes from closing itself was reported already."""
-        if "close" not in self._ledger.phases:
-            self._beside("close", self._close)
+        if "close" not in self.ledger.phases:
+            self.ledger.beside("close", self._close)
 
     @contextmanager
     def _closing_when_cancelled(self) -> Iterator[None]:
@@ -296,7 +187,7 @@ class _Run:
         def watch() -> None:
             while not ended.is_set():
                 if self._cancel.wait(0.05):
-                    self._beside("close", self._close)
+                    self.ledger.beside("close", self._close)
                     return
 
         thread = threading.Thread(target=watch, name="episode-cancel", daemon=True)
@@ -306,40 +197,3 @@ class _Run:
         finally:
             ended.set()
             thread.join()
-
-    @contextmanager
-    def _stage(self, stage: Stage, step: str) -> Iterator[None]:
-        """Time a step, and turn what it raises into the failure of its stage."""
-        started = self._clock()
-        try:
-            yield
-        except Exception as error:
-            raise _Failed(failure_of(error, stage=stage, step=step)) from error
-        finally:
-            self._ledger.phases[step] = self._clock() - started
-
-    def _beside(self, step: str, clean: Callable[[], None]) -> None:
-        """Clean up; an error goes beside whatever happened before."""
-        started = self._clock()
-        try:
-            clean()
-        except Exception as error:  # noqa: BLE001 - cleaning up goes on, and says what it met
-            self._ledger.cleanup_errors.append(f"{step}: {error}")
-        finally:
-            self._ledger.phases[step] = self._clock() - started
-
-
-def failure_of(error: Exception, *, stage: Stage, step: str) -> StageFailure:
-    """Sort an error: can the same episode be tried again, and what is it called."""
-    kind, terminal = "infrastructure_failure", False
-    if isinstance(error, Unsupported):
-        kind, terminal = "unsupported", True
-    elif isinstance(error, ContractError):
-        kind, terminal = "contract_error", True
-    elif isinstance(error, UsageError | IntegrityError | PrerequisiteMissing):
-        kind, terminal = "configuration_error", True
-    elif not isinstance(error, CouldNotFindOut):
-        kind, terminal = f"{stage}_error", True
-    return StageFailure(
-        stage=stage, step=step, kind=kind, message=str(error), terminal=terminal, error=error
-    )

@@ -142,6 +142,37 @@ class AgentSessions(Generic[StateT]):
                 record.expires_at = self._clock() + self._retry_window_s
             return record.answer
 
+    def cancel(self, agent_session_id: str) -> None:
+        """Stop what the session is doing, without closing it; nothing for an unknown id."""
+        record = self._peek(agent_session_id)
+        if record is not None:
+            record.cancel.set()
+
+    def episode_of(self, agent_session_id: str) -> EpisodeId | None:
+        """Return whose the session is; None for an unknown id."""
+        record = self._peek(agent_session_id)
+        if record is None:
+            return None
+        return record.closed_for if record.seeded is None else record.seeded.episode_id
+
+    def close_all(self) -> tuple[str, ...]:
+        """Close every session that is open, for a server that ends; say what could not be."""
+        with self._lock:
+            records = tuple(self._records.items())
+        for _, record in records:
+            record.cancel.set()
+        errors = []
+        for name, record in records:
+            seeded = record.seeded
+            if seeded is None or record.answer is not None:
+                continue
+            request = CloseRequest(agent_session_id=name, episode_id=seeded.episode_id)
+            try:
+                self.close(request)
+            except Exception as error:  # noqa: BLE001 - the others are closed all the same
+                errors.append(f"agent session {name}: {error}")
+        return tuple(errors)
+
     def _set_up(self, record: _Record[StateT], request: SeedRequest) -> BaseException | None:
         """Run the hook; what failed halfway is kept, and its error is returned."""
         try:
@@ -153,6 +184,11 @@ class AgentSessions(Generic[StateT]):
         except BaseException:
             record.seeded = None
             raise
+        if record.cancel.is_set():  # the hook was too far to notice
+            record.setup_failed = True
+            return ConflictError(
+                f"agent session {request.agent_session_id} was closed during its setup"
+            )
         return None
 
     def _seeded_before(self, record: _Record[StateT], request: SeedRequest) -> SeedResponse:
@@ -242,3 +278,4 @@ class AgentSessions(Generic[StateT]):
         now = self._clock()
         for name in [n for n, record in self._records.items() if record.expires_at <= now]:
             del self._records[name]
+            self._agent.forget_session(name)

@@ -135,6 +135,11 @@ class AgentResponse(Record):
             log_tail=self.metadata.get("log_tail", ""),
         )
 
+    @property
+    def gradable(self) -> bool:
+        """Whether a verifier may judge the work."""
+        return self.status != "failed" if self.outcome is None else self.outcome.gradable
+
 
 def respond(
     *,

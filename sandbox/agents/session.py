@@ -134,6 +134,10 @@ class SupervisedAgent(Agent[Session]):
             native=self._native(session),
         )
 
+    def forget_session(self, agent_session_id: str) -> None:
+        """Drop the evidence of a session that nobody can ask for any more."""
+        self._sessions.pop(agent_session_id, None)
+
     # --- seed -----------------------------------------------------------------------------------
 
     def seed_state(self, request: SeedRequest, cancel: threading.Event) -> Session:

@@ -7,6 +7,7 @@ import os
 from dataclasses import replace
 from pathlib import Path
 
+from sandbox.commands.agent import add_agent, remote_agent
 from sandbox.commands.conditions import add_conditions
 from sandbox.commands.engine import add_engine, open_engine
 from sandbox.commands.folders import new_folder
@@ -17,7 +18,7 @@ from sandbox.commands.selection import add_selection
 from sandbox.conformance.configuration import configuration
 from sandbox.conformance.prepare import prepare
 from sandbox.conformance.runner import run_plan
-from sandbox.conformance.world import World, choose_way
+from sandbox.conformance.world import RemoteAgent, World, choose_way
 from sandbox.engine.bridge import NOTICE
 from sandbox.engine.link import choose_isolation
 from sandbox.errors import ExitCode, Interrupted, UsageError
@@ -57,13 +58,15 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     add_conditions(parser)
     add_gate(parser)
+    add_agent(parser)
     parser.add_argument("--json", action="store_true", help="print results.json instead of a table")
     parser.add_argument("--quiet", action="store_true", help="no progress lines")
 
 
 def run(arguments: argparse.Namespace) -> ExitCode:
     """Do it all; the exit code is the judge's."""
-    request = requested(arguments)
+    remote = remote_agent(arguments)
+    request = requested(arguments, only=None if remote is None else remote.name)
     known = baseline(arguments.baseline)
     if arguments.jobs < 1:
         raise UsageError(f"--jobs {arguments.jobs}: at least one cell at a time")
@@ -71,7 +74,7 @@ def run(arguments: argparse.Namespace) -> ExitCode:
     interrupted: Interrupted | None = None
     try:
         with progress(quiet=arguments.quiet) as shown:
-            _run(request, arguments, folder, shown)
+            _run(request, arguments, folder, shown, remote)
     except Interrupted as error:
         interrupted = error
     except BaseException:
@@ -88,13 +91,14 @@ def _run(
     arguments: argparse.Namespace,
     folder: Path,
     shown: Progress,
+    remote: RemoteAgent | None,
 ) -> None:
     known = registered()
     with open_engine(arguments, shown) as engine, open_library(shown, known) as library:
         if choose_isolation(engine, request.isolation) == "bridge":
             shown.say(NOTICE)
         way = choose_way(engine, request.install)
-        images = prepare(engine, library, request.cells, shown, way)
+        images = prepare(engine, None if remote else library, request.cells, shown, way)
         record = request.record(
             configuration(
                 request.plan,
@@ -115,6 +119,7 @@ def _run(
             run_id=record.run_id,
             folder=folder,
             progress=shown,
+            remote=remote,
             isolation=request.isolation,
             way=way,
             conditions=request.conditions,

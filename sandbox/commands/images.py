@@ -1,4 +1,4 @@
-"""``sandbox images list|build|lock|inspect``: the task images and their state."""
+"""``sandbox images list|build|bake|lock|inspect``: the task images and their state."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from collections.abc import Sequence
 from fnmatch import fnmatchcase
 
 from sandbox.commands.engine import add_engine, open_engine
+from sandbox.commands.library import open_library
 from sandbox.commands.sizes import megabytes
+from sandbox.conformance.baked import bake
 from sandbox.conformance.imagenames import ALL
 from sandbox.conformance.prepare import prepare_images
 from sandbox.engine.client import Engine
@@ -16,6 +18,7 @@ from sandbox.engine.imagebuild.definition import ImageDef, image_definitions
 from sandbox.engine.imagelock import LockedBase, lock_bases
 from sandbox.engine.images import build_image, image_definition, inspect_image, list_images
 from sandbox.errors import ExitCode, IntegrityError, NothingSelected, PrerequisiteMissing
+from sandbox.harnesses.registry import registered
 from sandbox.progress import progress
 
 
@@ -44,6 +47,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     locking.add_argument("--json", action="store_true", help="print JSON")
     add_engine(locking)
+    baking = actions.add_parser(
+        "bake", help="make a task image with a harness's verified runtime on its PATH"
+    )
+    baking.add_argument("harness", metavar="HARNESS")
+    baking.add_argument("image", metavar="IMAGE")
+    baking.add_argument("--json", action="store_true", help="print JSON")
+    add_engine(baking)
     inspecting = actions.add_parser("inspect", help="everything known of one image, as JSON")
     inspecting.add_argument("image", metavar="IMAGE")
 
@@ -54,6 +64,8 @@ def run(arguments: argparse.Namespace) -> ExitCode:
         return _build(arguments)
     if arguments.action == "lock":
         return _lock(arguments)
+    if arguments.action == "bake":
+        return _bake(arguments)
     engine = _engine_or_none()
     try:
         if arguments.action == "list":
@@ -142,3 +154,19 @@ def _expect_pinned(bases: Sequence[LockedBase]) -> None:
             f"{unknown[0].reason}",
             cure="give the engine a way to the registry (proxy, mirror, docker login)",
         )
+
+
+def _bake(arguments: argparse.Namespace) -> ExitCode:
+    image_definition(arguments.image)
+    known = registered()
+    known.find(arguments.harness)
+    with (
+        progress() as shown,
+        open_engine(arguments, shown) as engine,
+        open_library(shown, known) as library,
+    ):
+        image = prepare_images(engine, [arguments.image], shown)[arguments.image]
+        with shown.step(f"baking {arguments.harness} into {arguments.image}"):
+            baked = bake(engine, library, harness=arguments.harness, image=image)
+    print(json.dumps(baked.model_dump(), indent=2) if arguments.json else baked.ref)
+    return ExitCode.OK

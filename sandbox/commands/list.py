@@ -45,7 +45,7 @@ def _described(plan: tuple[CellSpec, ...], known: Registered) -> Iterator[dict[s
     images, arch = image_definitions(), arch_of(platform.machine())
     for cell in plan:
         where = images[cell.image].platform(arch)
-        can = known.harnesses[cell.harness].capabilities.on(where)
+        can = known.harnesses[cell.adapter].capabilities.on(where)
         yield {
             **cell.model_dump(),
             "cell_id": cell.cell_id,

@@ -98,8 +98,8 @@ class Request:
         return before.model_copy(update={"completed_at": None})
 
 
-def requested(arguments: argparse.Namespace) -> Request:
-    """Return what the options ask for.
+def requested(arguments: argparse.Namespace, *, only: str | None = None) -> Request:
+    """Return what the options ask for; ``only``: the one harness there is.
 
     Raises:
         UsageError: options that contradict each other, or a run that cannot go on.
@@ -110,13 +110,14 @@ def requested(arguments: argparse.Namespace) -> Request:
     if arguments.timings is not None and arguments.shard is None:
         raise UsageError("--timings balances shards", cure="give --shard k/n too")
     if arguments.resume is not None:
-        return _resumed(arguments)
+        return _resumed(arguments, only)
     if arguments.failed is not None and not is_selective(arguments):
-        profile, plan = _failed(arguments.failed, arguments)
+        profile, plan = _failed(arguments.failed, arguments, only)
     else:
-        profile, plan = arguments.profile or DEFAULT_PROFILE, selected(arguments)
+        profile, plan = arguments.profile or DEFAULT_PROFILE, selected(arguments, only=only)
         if arguments.failed is not None:
-            plan = _only(plan, {cell.cell_id for cell in _failed(arguments.failed, arguments)[1]})
+            failed = _failed(arguments.failed, arguments, only)[1]
+            plan = _only(plan, {cell.cell_id for cell in failed})
     return Request(
         run_id=f"{dt.datetime.now(dt.UTC):%Y%m%dT%H%M%S}-{secrets.token_hex(3)}",
         profile=profile,
@@ -143,7 +144,7 @@ def make_room(run: Path, cells: Sequence[CellSpec]) -> None:
             shutil.rmtree(folder)
 
 
-def _resumed(arguments: argparse.Namespace) -> Request:
+def _resumed(arguments: argparse.Namespace, only: str | None) -> Request:
     folder: Path = arguments.resume
     if arguments.output is not None or arguments.failed is not None:
         raise UsageError("a resumed run keeps its own folder and cells", cure="leave out the rest")
@@ -153,9 +154,9 @@ def _resumed(arguments: argparse.Namespace) -> Request:
         raise UsageError(f"{folder} says nothing of its configuration", cure=_WRITTEN_BEFORE)
     plan = tuple(cell_spec(name) for name in before.plan)
     cells = tuple(cell_spec(name) for name in record.cells)
-    _refuse_gone((*plan, *cells))
+    _refuse_gone((*plan, *cells), only)
     if is_selective(arguments):
-        plan = selected(arguments)
+        plan = selected(arguments, only=only)
     wanted: dict[str, object] = {
         "plan": tuple(cell.cell_id for cell in plan),
         "profile": arguments.profile or before.profile,
@@ -213,23 +214,27 @@ def _is_recorded(folder: Path) -> bool:
     return refusal is None or refusal.kind != "error"
 
 
-def _failed(folder: Path, arguments: argparse.Namespace) -> tuple[str, tuple[CellSpec, ...]]:
+def _failed(
+    folder: Path, arguments: argparse.Namespace, only: str | None
+) -> tuple[str, tuple[CellSpec, ...]]:
     """Return profile and cells of a run that neither passed nor are known, in its order."""
     record = record_of(folder)
     run = judged(folder, known=baseline(arguments.baseline))
     cells = tuple(cell_spec(cell.cell_id) for cell in run.cells if cell.unknown_failures)
     if not cells:
         raise NothingSelected(f"every cell of {folder} passes or is known")
-    _refuse_gone(cells)
+    _refuse_gone(cells, only)
     return record.profile, cells
 
 
-def _refuse_gone(cells: Sequence[CellSpec]) -> None:
+def _refuse_gone(cells: Sequence[CellSpec], only: str | None) -> None:
     """Refuse cells of an earlier run whose harness, image or scenario there is no longer."""
     known = registered()
-    axes: tuple[Collection[str], ...] = (known.harnesses, image_definitions(), SCENARIOS)
+    harnesses = known.harnesses if only is None else (only,)
+    axes: tuple[Collection[str], ...] = (harnesses, image_definitions(), SCENARIOS)
     for cell in cells:
-        for name, axis in zip(cell.cell_id.split("/"), axes, strict=True):
+        names = (cell.adapter, cell.image, cell.scenario)
+        for name, axis in zip(names, axes, strict=True):
             if name in known.broken:
                 raise known.broken[name]
             if name not in axis:

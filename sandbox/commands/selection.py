@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from sandbox.conformance.imagenames import read_image_words
-from sandbox.conformance.plan import Axes, CellSpec, Selection, make_plan
+from sandbox.conformance.plan import LEGACY, LEGACY_HARNESSES, Axes, CellSpec, Selection, make_plan
 from sandbox.conformance.profiles import PROFILES
 from sandbox.conformance.scenarios import SCENARIOS
 from sandbox.engine.imagebuild.definition import image_definitions
@@ -49,8 +49,8 @@ def is_selective(arguments: argparse.Namespace) -> bool:
     return arguments.profile is not None or any(axes)
 
 
-def selected(arguments: argparse.Namespace) -> tuple[CellSpec, ...]:
-    """Return the plan that the options ask for.
+def selected(arguments: argparse.Namespace, *, only: str | None = None) -> tuple[CellSpec, ...]:
+    """Return the plan that the options ask for; ``only``: the one harness there is.
 
     Raises:
         UsageError: an unknown name, a file of images that cannot be read, or the adapter of a
@@ -58,6 +58,8 @@ def selected(arguments: argparse.Namespace) -> tuple[CellSpec, ...]:
         PrerequisiteMissing: an image is named whose base is not locked.
         NothingSelected: the filters leave no cell.
     """
+    if only is not None:
+        return _plan(arguments, (only,), tuple(arguments.harness))
     plan, broken = planned(arguments)
     for name, error in broken.items():
         raise UsageError(
@@ -80,9 +82,10 @@ def planned(
         NothingSelected: the filters leave no cell.
     """
     known = harnesses or registered()
-    plan = _plan(arguments, known.names)
+    names = (*known.names, *_both_ways(arguments, known))
+    plan = _plan(arguments, names, _harnesses(arguments))
     broken = {
-        cell.harness: known.broken[cell.harness] for cell in plan if cell.harness in known.broken
+        cell.harness: known.broken[cell.adapter] for cell in plan if cell.adapter in known.broken
     }
     sound = tuple(cell for cell in plan if cell.harness not in broken)
     if not sound:
@@ -90,7 +93,17 @@ def planned(
     return sound, broken
 
 
-def _plan(arguments: argparse.Namespace, harnesses: tuple[str, ...]) -> tuple[CellSpec, ...]:
+def _both_ways(arguments: argparse.Namespace, known: Registered) -> tuple[str, ...]:
+    """Return the harnesses that are asked by ``/run`` too: in the full profile, or when named."""
+    words = (*arguments.harness, *arguments.cells)
+    wanted = arguments.profile == "full" or any(LEGACY in word for word in words)
+    there = (name for name in LEGACY_HARNESSES if name.removesuffix(LEGACY) in known.names)
+    return tuple(there) if wanted else ()
+
+
+def _plan(
+    arguments: argparse.Namespace, harnesses: tuple[str, ...], globs: tuple[str, ...]
+) -> tuple[CellSpec, ...]:
     profile = arguments.profile or DEFAULT_PROFILE
     scenarios = tuple(
         scenario.name for scenario in SCENARIOS.values() if profile in scenario.profiles
@@ -106,7 +119,7 @@ def _plan(arguments: argparse.Namespace, harnesses: tuple[str, ...]) -> tuple[Ce
     return make_plan(
         axes,
         Selection(
-            harnesses=_harnesses(arguments),
+            harnesses=globs,
             images=images.globs,
             scenarios=tuple(arguments.scenario),
             cells=tuple(arguments.cells),

@@ -7,15 +7,19 @@ import tempfile
 import time
 import uuid
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from sandbox.agents.contract import EpisodeId, SandboxAccess, TaskId, UnprocessableError
-from sandbox.agents.episode import AgentClient, Episode, EpisodeResult, Resources, run_episode
-from sandbox.agents.lifecycle import AgentSessions
-from sandbox.agents.ports import OwnedPlace, Place
-from sandbox.agents.session import Options, SessionEvidence, SupervisedAgent
+from tenacity import Retrying, retry_if_result, stop_after_attempt
+
+from sandbox.agents.contract import EpisodeId, TaskId, UnprocessableError
+from sandbox.agents.episode import AgentClient, Resources
+from sandbox.agents.session import SessionEvidence
+from sandbox.agents.stages import Episode, EpisodeResult
+from sandbox.conformance.baked import bake
 from sandbox.conformance.companion import CompanionSession
+from sandbox.conformance.driver import Driver, LegacyDriver, OwnDriver, RemoteDriver
+from sandbox.conformance.legacytask import LegacyTask
 from sandbox.conformance.moments import ActivatesAgain, CancelAt
 from sandbox.conformance.plan import CellSpec
 from sandbox.conformance.scenario import Scenario
@@ -23,9 +27,8 @@ from sandbox.conformance.scenarios import SCENARIOS
 from sandbox.conformance.task import Task
 from sandbox.conformance.world import CellRuntimes, World
 from sandbox.engine.owner import Ownership
-from sandbox.errors import EngineFailure, NotFound, SandboxError, Unsupported
+from sandbox.errors import EngineFailure, SandboxError, Unsupported
 from sandbox.evidence.assemble import assemble
-from sandbox.evidence.capture import MODEL_SERVER
 from sandbox.evidence.cell import (
     CellRecord,
     EngineRecord,
@@ -36,6 +39,7 @@ from sandbox.evidence.cell import (
 )
 from sandbox.evidence.folder import CellFiles, cell_folder, write_cell
 from sandbox.evidence.rows import Row
+from sandbox.harnesses.base import Capabilities
 from sandbox.runtimes.library import Bundle
 
 TASK_SOURCE = "sandbox.scenarios"
@@ -50,17 +54,47 @@ def run_cell(spec: CellSpec, world: World) -> CellRecord:
     Raises:
         CacheUnusable, OSError: the run's folder cannot be written.
     """
+    attempts = Retrying(
+        stop=stop_after_attempt(1 + world.retries),
+        retry=retry_if_result(lambda tried: tried.broke and not world.cancel.is_set()),
+        retry_error_callback=lambda state: state.outcome.result() if state.outcome else None,
+    )
+    earlier: list[Refusal] = []
+    tried: _Tried = attempts(_attempt, spec, world, earlier)
+    try:
+        write_cell(cell_folder(world.folder, spec.cell_id), tried.files, native=tried.native)
+    finally:
+        shutil.rmtree(tried.scratch, ignore_errors=True)
+    return tried.files.cell
+
+
+@dataclass(frozen=True)
+class _Tried:
+    """One attempt; ``broke``: the engine failed under us, so another may tell what this did not."""
+
+    files: CellFiles
+    native: Path | None
+    scratch: Path
+    broke: bool
+
+
+def _attempt(spec: CellSpec, world: World, earlier: list[Refusal]) -> _Tried:
+    """Try a cell once, with all that earlier attempts met; their scratch folders are gone."""
     cell = _Cell(spec, world)
     started = time.time()
+    before = tuple(earlier)
     try:
         files = cell.files(started)
     except SandboxError as error:
         files = CellFiles(cell=cell.record(started, refusal=_refusal(error)))
-    try:
-        write_cell(cell_folder(world.folder, spec.cell_id), files, native=cell.native)
-    finally:
-        shutil.rmtree(cell.scratch, ignore_errors=True)
-    return files.cell
+    files = replace(files, cell=files.cell.model_copy(update={"earlier_attempts": before}))
+    refusal = files.cell.refusal
+    broke = cell.engine_failed and refusal is not None
+    if broke and refusal is not None:
+        earlier.append(refusal)
+        if len(earlier) <= world.retries and not world.cancel.is_set():
+            shutil.rmtree(cell.scratch, ignore_errors=True)
+    return _Tried(files, cell.native, cell.scratch, broke)
 
 
 class _Cell:
@@ -71,15 +105,14 @@ class _Cell:
         self._world = world
         self._scenario: Scenario = SCENARIOS[spec.scenario]
         self._image = world.images[spec.image]
-        self._harness = world.harnesses[spec.harness]
-        self._capabilities = self._harness.capabilities.on(self._image.platform)
+        self._capabilities = self._declared()
         self._runtimes = CellRuntimes(world, self._image)
         self._rollout_id = f"r{uuid.uuid4().hex}"
         self._session_id = f"s{uuid.uuid4().hex}"
         self.scratch = Path(tempfile.mkdtemp(prefix=".cell-", dir=world.folder))
         self.native: Path | None = None
         self._bundle: Bundle | None = None
-        self._agent: SupervisedAgent | None = None
+        self._driver = self._make_driver()
         self._task: Task | None = None
         self._result: EpisodeResult | None = None
         self._companion: CompanionSession | None = None
@@ -104,12 +137,18 @@ class _Cell:
             egress=task.egress(),
         )
 
+    @property
+    def engine_failed(self) -> bool:
+        """Whether the engine, and not the agent, ended the episode."""
+        failure = None if self._result is None else self._result.failure
+        return failure is not None and isinstance(failure.error, EngineFailure)
+
     def record(self, started: float, *, refusal: Refusal | None) -> CellRecord:
         """Return identity and circumstances, as far as they are known by now."""
         session = self._session()
         task = self._task
         facts = None if task is None else task.facts
-        info = self._world.engine.info
+        info, declared = self._world.engine.info, self._capabilities
         return CellRecord(
             cell_id=self._spec.cell_id,
             harness=self._spec.harness,
@@ -121,7 +160,8 @@ class _Cell:
             expectation=self._scenario.expectation,
             started_at=started,
             completed_at=time.time(),
-            interface="agent-session",
+            interface=self._driver.interface,
+            agent=self._driver.record,
             conditions=self._world.conditions,
             isolation=None if task is None or task.link is None else task.link.isolation,
             pin=self._pin(),
@@ -142,72 +182,111 @@ class _Cell:
             workdir=None if facts is None else facts.workdir,
             task_home=None if facts is None else facts.home,
             phases={} if self._result is None else _rounded(self._result.phases),
-            capabilities=self._capabilities.model_dump(mode="json", exclude={"exceptions"}),
+            capabilities={}
+            if declared is None
+            else declared.model_dump(mode="json", exclude={"exceptions"}),
             refusal=refusal,
         )
 
+    def _make_driver(self) -> Driver:
+        if self._world.remote is not None:
+            return RemoteDriver(self._world.remote)
+        harness = self._world.harnesses[self._spec.adapter]
+        if self._spec.legacy:
+            return LegacyDriver(
+                harness,
+                runtimes=self._runtimes,
+                native_root=self.scratch,
+                engine=self._world.engine,
+            )
+        return OwnDriver(
+            harness,
+            runtimes=self._runtimes,
+            native_root=self.scratch,
+            exclusive=self._scenario.companion is None,
+        )
+
+    def _declared(self) -> Capabilities | None:
+        """Return what the agent declares for the image's platform; None: nothing."""
+        remote = self._world.remote
+        if remote is None:
+            found: Capabilities | None = self._world.harnesses[self._spec.adapter].capabilities
+        else:
+            found = remote.capabilities
+        return None if found is None else found.on(self._image.platform)
+
     def _pinned_bundle(self) -> Bundle | None:
         """Return the bundle to mount; None when there is no pin: the agent's setup refuses then."""
+        if self._world.remote is not None:
+            return None  # what a server installs is its own affair
         try:
-            return self._world.library.ensure_bundle(self._spec.harness, self._image.platform)
+            return self._world.library.ensure_bundle(self._spec.adapter, self._image.platform)
         except Unsupported:
             return None
 
     def _make_task(self) -> Task:
         owner = Ownership.current(run_id=self._world.run_id, cell_id=self._spec.cell_id)
-        return Task(
+        legacy = self._driver.interface == "legacy"
+        kind, image_ref = (LegacyTask, self._baked()) if legacy else (Task, self._image.ref)
+        return kind(
             self._world,
             self._scenario,
-            image_ref=self._image.ref,
+            image_ref=image_ref,
             owner=owner,
             rollout_id=self._rollout_id,
-            mounts=() if self._bundle is None else self._runtimes.mounts(self._bundle),
+            mounts=() if legacy or not self._bundle else self._runtimes.mounts(self._bundle),
             session_dir=self._session_dir,
         )
 
-    def _make_agent(self, task: Task, options: Options) -> SupervisedAgent:
-        return SupervisedAgent(
-            self._harness,
-            runtimes=self._runtimes,
-            places=_Borrowed(task),
-            options=options,
-        )
+    def _baked(self) -> str:
+        """Return the image that a legacy agent is given: with the runtime, when it is ours."""
+        if self._bundle is None:
+            return self._image.ref
+        library, engine = self._world.library, self._world.engine
+        return bake(engine, library, harness=self._spec.adapter, image=self._image).ref
 
     def _run(self, task: Task) -> EpisodeResult:
-        scenario = self._scenario
-        agent = self._agent = self._make_agent(
+        declared = self._capabilities
+        slow_start_s = 0.0 if declared is None else declared.slow_start_s
+        episode = Episode(
+            agent_session_id=self._session_id,
+            episode_id=EpisodeId(rollout_id=self._rollout_id),
+            task_id=TaskId(task_source=TASK_SOURCE, task_id=self._scenario.name),
+            prompt=self._scenario.prompt,
+            deadline_s=self._scenario.deadline_s + slow_start_s,
+        )
+        return self._driver.attempt(
+            episode,
             task,
-            Options(
-                native_root=self.scratch,
-                exclusive=scenario.companion is None,
-                exchanges=lambda _: task.exchanges(),
-                model_ref=MODEL_SERVER,
-            ),
+            CancelAt(self._world.cancel, task.moment_has_come),
+            resources=self._resources(task, slow_start_s),
+            around=self._around,
         )
-        sessions: AgentClient = AgentSessions(agent)
-        if scenario.expectation.reactivated:
-            sessions = self._again = ActivatesAgain(sessions)
-        resources: Resources = task
-        if scenario.companion is not None:
-            resources = self._companion = CompanionSession(
-                task,
-                scenario.companion,
-                make_agent=lambda options: self._make_agent(task, options),
-                native_root=self.scratch / "companion",
-                deadline_s=scenario.deadline_s + self._harness.capabilities.slow_start_s,
+
+    def _resources(self, task: Task, slow_start_s: float) -> Resources:
+        """Return the task's side, with another session of the same harness beside it if wanted."""
+        companion, driver = self._scenario.companion, self._driver
+        if companion is None:
+            return task
+        if not isinstance(driver, OwnDriver):
+            raise Unsupported(
+                f"{self._spec.scenario} needs two sessions of one adapter in one sandbox",
+                cure="run it with an adapter of this package, as a session agent",
             )
-        return run_episode(
-            Episode(
-                agent_session_id=self._session_id,
-                episode_id=EpisodeId(rollout_id=self._rollout_id),
-                task_id=TaskId(task_source=TASK_SOURCE, task_id=self._scenario.name),
-                prompt=self._scenario.prompt,
-                deadline_s=self._scenario.deadline_s + self._capabilities.slow_start_s,
-            ),
-            agent=sessions,
-            resources=resources,
-            cancel=CancelAt(self._world.cancel, task.moment_has_come),
+        self._companion = CompanionSession(
+            task,
+            companion,
+            make_agent=lambda options: driver.make_agent(task, options),
+            native_root=self.scratch / "companion",
+            deadline_s=self._scenario.deadline_s + slow_start_s,
         )
+        return self._companion
+
+    def _around(self, agent: AgentClient) -> AgentClient:
+        if not self._scenario.expectation.reactivated:
+            return agent
+        self._again = ActivatesAgain(agent)
+        return self._again
 
     def _seen(self, task: Task, result: EpisodeResult) -> WitnessRecord:
         beside = {
@@ -244,6 +323,7 @@ class _Cell:
             return joined.success(reward=result.reward, response=response)
         return joined.failure(
             kind=failure.kind,
+            failure_class=failure.failure_class,
             stage=failure.stage,
             message=failure.message,
             terminal=failure.terminal,
@@ -251,12 +331,7 @@ class _Cell:
         )
 
     def _session(self) -> SessionEvidence | None:
-        if self._agent is None:
-            return None
-        try:
-            return self._agent.evidence(self._session_id)
-        except NotFound:
-            return None
+        return self._driver.evidence(self._session_id)
 
     def _session_dir(self) -> str | None:
         session = self._session()
@@ -272,23 +347,6 @@ class _Cell:
             platform=bundle.platform,
             bundle_sha256=bundle.sha256,
         )
-
-
-@dataclass(frozen=True)
-class _Borrowed:
-    """The agent's sandbox is the task's; there is no other."""
-
-    task: Task
-
-    def borrow(self, access: SandboxAccess) -> Place:
-        sandbox = self.task.sandbox
-        wanted = access.connection.descriptor.get("container_id")
-        if sandbox is None or wanted != sandbox.id:
-            raise UnprocessableError(f"no direct access to the container {wanted}")
-        return sandbox
-
-    def own(self) -> OwnedPlace:
-        raise UnprocessableError("this agent works in borrowed sandboxes only")
 
 
 def _refusal(error: SandboxError) -> Refusal:

@@ -7,11 +7,13 @@ import uuid
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from sandbox.agents.app import agent_app
+from sandbox.agents.client import agent_in_process
 from sandbox.agents.contract import EpisodeId, ModelEndpoint, SandboxAccess, TaskId
-from sandbox.agents.episode import Episode, EpisodeResult, Seeded, run_episode
-from sandbox.agents.lifecycle import AgentSessions
+from sandbox.agents.episode import run_episode
 from sandbox.agents.response import AgentResponse
 from sandbox.agents.session import Options, SupervisedAgent
+from sandbox.agents.stages import Episode, EpisodeResult, Seeded
 from sandbox.conformance.scenario import PROMPT
 from sandbox.conformance.task import MODEL, Task
 from sandbox.errors import SandboxError
@@ -85,17 +87,15 @@ class CompanionSession:
                 model_ref=MODEL_SERVER,
             )
         )
-        self._result = run_episode(
-            Episode(
-                agent_session_id=self._session_id,
-                episode_id=EpisodeId(rollout_id=self._rollout_id),
-                task_id=TaskId(task_source=_SOURCE, task_id="companion"),
-                prompt=PROMPT,
-                deadline_s=self._deadline_s,
-            ),
-            agent=AgentSessions(agent),
-            resources=_Beside(self),
+        episode = Episode(
+            agent_session_id=self._session_id,
+            episode_id=EpisodeId(rollout_id=self._rollout_id),
+            task_id=TaskId(task_source=_SOURCE, task_id="companion"),
+            prompt=PROMPT,
+            deadline_s=self._deadline_s,
         )
+        with agent_in_process(agent_app(agent)) as client:
+            self._result = run_episode(episode, agent=client, resources=_Beside(self))
 
     def begin(self) -> Seeded:
         """Start the other session's own model in the task's sandbox."""

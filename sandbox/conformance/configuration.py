@@ -35,7 +35,7 @@ def configuration(
     ``images`` are the loaded ones of the cells at hand, ``runtimes`` every locked bundle.
     """
     shown = {cell.image for cell in plan} & set(images)
-    used = {f"{cell.harness} {images[cell.image].platform}" for cell in plan if cell.image in shown}
+    used = {f"{cell.adapter} {images[cell.image].platform}" for cell in plan if cell.image in shown}
     pins = {
         f"{one.harness} {one.platform}": f"{one.version} sha256:{one.sha256}" for one in runtimes
     }

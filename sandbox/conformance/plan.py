@@ -9,6 +9,11 @@ from fnmatch import fnmatchcase
 from sandbox.errors import NothingSelected, UsageError
 from sandbox.evidence.records import Record
 
+LEGACY = "+legacy"
+"""Ends the name of a harness in a cell that asks it by the legacy interface."""
+LEGACY_HARNESSES = (f"codex{LEGACY}",)
+"""One real harness runs both ways in the full profile, and must give equal evidence."""
+
 _WILD = frozenset("*?[")
 
 
@@ -23,6 +28,16 @@ class CellSpec(Record):
     def cell_id(self) -> str:
         """The flat id, for instance ``codex/debian-12/tool_success``."""
         return f"{self.harness}/{self.image}/{self.scenario}"
+
+    @property
+    def adapter(self) -> str:
+        """The name of the adapter, whichever interface it is asked by."""
+        return self.harness.removesuffix(LEGACY)
+
+    @property
+    def legacy(self) -> bool:
+        """Whether the adapter is asked by ``/run``."""
+        return self.harness.endswith(LEGACY)
 
 
 def cell_spec(cell_id: str) -> CellSpec:

@@ -73,7 +73,7 @@ def prepare_bundles(
 
 def prepare(
     engine: Engine,
-    library: RuntimeLibrary | RuntimeCollection,
+    library: RuntimeLibrary | RuntimeCollection | None,
     plan: Sequence[CellSpec],
     progress: Progress,
     way: Way,
@@ -81,12 +81,15 @@ def prepare(
     """Make everything ready that the plan's cells use; return the loaded images by name.
 
     Images and runtimes come from different places, so they are made ready side by side; only what
-    a reference needs is known when its image is there.
+    a reference needs is known when its image is there. Without a library there are no runtimes to
+    prepare: an agent server brings its own.
     """
+    if library is None:
+        return prepare_images(engine, (cell.image for cell in plan), progress)
     given = {cell.image for cell in plan if reference_of(cell.image) is not None}
     arch = arch_of(engine.info.architecture)
     pairs = {
-        (cell.harness, image_definition(cell.image).platform(arch))
+        (cell.adapter, image_definition(cell.image).platform(arch))
         for cell in plan
         if cell.image not in given
     }
@@ -94,6 +97,6 @@ def prepare(
         bundles = pool.submit(prepare_bundles, library, pairs, progress, way)
         images = prepare_images(engine, (cell.image for cell in plan), progress)
         bundles.result()
-    more = {(cell.harness, images[cell.image].platform) for cell in plan if cell.image in given}
+    more = {(cell.adapter, images[cell.image].platform) for cell in plan if cell.image in given}
     prepare_bundles(library, more - pairs, progress, way)
     return images

@@ -124,7 +124,7 @@ def _waits(cell: CellSpec) -> bool:
 
 def _weight(cell: CellSpec, harnesses: Mapping[str, Harness]) -> float:
     """Return what a cell may take beyond the others, in seconds: its harness's start."""
-    harness = harnesses.get(cell.harness)
+    harness = harnesses.get(cell.adapter)
     return 0.0 if harness is None else harness.capabilities.slow_start_s
 
 
@@ -154,4 +154,8 @@ def _line(record: CellRecord) -> str:
     end = (
         "recorded" if record.refusal is None else f"{record.refusal.kind}: {record.refusal.reason}"
     )
-    return f"{record.cell_id}: {end} ({seconds:.1f} s)"
+    tries = len(record.earlier_attempts)
+    flaky = (
+        f", flaky: {tries} attempt(s) before: {record.earlier_attempts[-1].reason}" if tries else ""
+    )
+    return f"{record.cell_id}: {end} ({seconds:.1f} s){flaky}"

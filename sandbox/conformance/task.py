@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 
 from sandbox.agents.contract import ModelEndpoint, SandboxAccess
-from sandbox.agents.episode import Seeded
 from sandbox.agents.response import AgentResponse
+from sandbox.agents.stages import Seeded
 from sandbox.conformance.conditions import limits_under
 from sandbox.conformance.scenario import KEY_PREFIX, Scenario, home_note
 from sandbox.conformance.verifier import Verifier
@@ -78,15 +78,7 @@ class Task:
 
     def seed(self) -> Seeded:
         """Start the sandbox and the model; the agent borrows the sandbox."""
-        link = self._stack.enter_context(
-            open_link(
-                self._world.engine,
-                self._owner,
-                isolation=self._world.isolation,
-                progress=PlainProgress(quiet=True),  # the run says it once
-            )
-        )
-        self.link = link
+        link = self._open_link()
         self.sandbox = Sandbox(
             self._world.engine,
             self._image_ref,
@@ -97,10 +89,27 @@ class Task:
         )
         self._stack.callback(self.sandbox.close)
         self.sandbox.start()
-        facts = self.facts = self.sandbox.facts()
-        self._put_workspace(self.sandbox, facts.workdir)
+        endpoint, workdir = self._connect(self.sandbox, link)
+        lent = SandboxAccess.to_container(self.sandbox.id, workdir=workdir)
+        return Seeded(endpoint=endpoint, sandbox_access=lent)
+
+    def _open_link(self) -> ModelLink:
+        self.link = self._stack.enter_context(
+            open_link(
+                self._world.engine,
+                self._owner,
+                isolation=self._world.isolation,
+                progress=PlainProgress(quiet=True),  # the run says it once
+            )
+        )
+        return self.link
+
+    def _connect(self, sandbox: Sandbox, link: ModelLink) -> tuple[ModelEndpoint, str]:
+        """Watch a started sandbox and serve it the model; return where, and the workdir."""
+        facts = self.facts = sandbox.facts()
+        self._put_workspace(sandbox, facts.workdir)
         witness = self.witness = Witness(
-            self.sandbox, self._script, workdir=facts.workdir, home=facts.home, home_note=home_note
+            sandbox, self._script, workdir=facts.workdir, home=facts.home, home_note=home_note
         )
         listener = link.listen()
         judge = self._judge_listener()
@@ -120,14 +129,12 @@ class Task:
             if judge is None
             else (VERIFIER_HOST, judge.getsockname()[1], server.base_path),
         )
-        return Seeded(
-            endpoint=ModelEndpoint(
-                base_url=f"http://{link.host}:{link.port}{server.base_path}",
-                api_key=f"{KEY_PREFIX}{self._rollout_id}",
-                model=MODEL,
-            ),
-            sandbox_access=SandboxAccess.to_container(self.sandbox.id, workdir=facts.workdir),
+        endpoint = ModelEndpoint(
+            base_url=f"http://{link.host}:{link.port}{server.base_path}",
+            api_key=f"{KEY_PREFIX}{self._rollout_id}",
+            model=MODEL,
         )
+        return endpoint, facts.workdir
 
     def verify(self, response: AgentResponse) -> float:  # noqa: ARG002 - it is not to be believed
         """Grade what the tools left in the sandbox."""
@@ -158,11 +165,14 @@ class Task:
         errors: list[str] = []
         if self.witness is not None:
             self._observe(errors)
-        server_gone = self._close(errors)
+        self._end(errors)
+
+    def _end(self, errors: list[str]) -> None:
+        gone = self._close(errors)
         if self.server is not None:
             self.seen = self.seen.model_copy(update={"exchange_tally": self.server.tally()})
         self.seen = self.seen.model_copy(
-            update={"teardown": Teardown(container_gone=server_gone, errors=tuple(errors))}
+            update={"teardown": Teardown(container_gone=gone, errors=tuple(errors))}
         )
 
     def exchanges(self) -> tuple[Exchange, ...]:

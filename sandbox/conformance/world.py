@@ -8,13 +8,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
+from sandbox.agents.contract import Interface
+from sandbox.agents.openapi import AgentCard
 from sandbox.engine.client import Engine
 from sandbox.engine.facts import ImageFacts
 from sandbox.engine.images import LoadedImage
 from sandbox.engine.limits import ReadOnlyMount
 from sandbox.errors import Unsupported
 from sandbox.evidence.records import InstallReceipt
-from sandbox.harnesses.base import Harness
+from sandbox.harnesses.base import Capabilities, Harness
 from sandbox.progress import Progress
 from sandbox.runtimes.collection import RuntimeCollection
 from sandbox.runtimes.install import Target, install
@@ -29,10 +31,28 @@ TREE_MOUNT = "/tmp/.sandbox-runtime"  # noqa: S108
 
 
 @dataclass(frozen=True, kw_only=True)
+class RemoteAgent:
+    """A server of the agent contract that somebody else runs.
+
+    ``name`` stands for the harness in cell ids; ``card`` is what its OpenAPI document says of it;
+    ``capabilities`` None: it declares nothing.
+    """
+
+    url: str
+    name: str
+    interface: Interface
+    capabilities: Capabilities | None = None
+    prefixed: bool = False
+    card: AgentCard | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
 class World:
     """Inputs of every cell; nothing here changes while cells run.
 
-    ``folder`` is the run's folder. ``isolation`` is passed to the model link. ``way`` is how
+    ``remote`` works on all cells where there is one, else the harness's own adapter does.
+    ``folder`` is the run's folder. ``retries`` is how often a cell is tried again whose engine
+    failed; an outcome never is. ``isolation`` is passed to the model link. ``way`` is how
     runtimes get into sandboxes. ``conditions`` are what sandboxes are made harder by
     (``conditions.CONDITIONS``). ``cancel`` is set when the run is to end early.
     """
@@ -44,9 +64,11 @@ class World:
     run_id: str
     folder: Path
     progress: Progress
+    remote: RemoteAgent | None = None
     isolation: Literal["auto", "namespace", "bridge"] = "auto"
     way: Way = "copy"
     conditions: tuple[str, ...] = ()
+    retries: int = 1
     cancel: threading.Event = field(default_factory=threading.Event)
 
 

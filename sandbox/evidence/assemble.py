@@ -45,6 +45,7 @@ class Assembled:
         self,
         *,
         kind: str,
+        failure_class: str = "episode_failed",
         stage: Stage,
         message: str,
         terminal: bool = False,
@@ -54,7 +55,7 @@ class Assembled:
         return FailureRow(
             task_id=self.task_id,
             rollout_id=self.rollout_id,
-            failure_class="episode_failed",
+            failure_class=failure_class,
             failure_kind=kind,
             failure_stage=stage,
             failure_message=message,

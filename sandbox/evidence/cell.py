@@ -76,6 +76,19 @@ class EngineRecord(Record):
     storage_driver: str | None = None
 
 
+class AgentRecord(Record):
+    """Who worked on the task: an adapter in the runner's process, or the server at ``url``.
+
+    ``adapter_sha256`` is a hash of the adapter's source, None where nobody could tell;
+    ``version`` is what the agent says of itself.
+    """
+
+    name: str
+    url: str | None = None
+    adapter_sha256: str | None = None
+    version: str | None = None
+
+
 class Refusal(Record):
     """Why a cell was not run: it cannot work (``unsupported``), or something broke (``error``)."""
 
@@ -90,7 +103,8 @@ class CellRecord(Record):
     ``phases`` are durations in seconds by name (sandbox, seed, activate, close, verify, release).
     ``conditions`` name what the sandbox was made harder by than it is by default.
     ``session_dir``, ``workdir`` and ``task_home`` are paths in the sandbox. Fields that were not
-    known when a refused cell ended are None.
+    known when a refused cell ended are None. ``earlier_attempts`` are the engine's failures that
+    the cell was tried again after: a cell that has some is flaky.
     """
 
     schema_version: Literal["1.0"] = "1.0"
@@ -105,6 +119,7 @@ class CellRecord(Record):
     started_at: float
     completed_at: float
     interface: Literal["agent-session", "legacy"] | None = None
+    agent: AgentRecord | None = None
     isolation: Literal["namespace", "bridge"] | None = None
     conditions: tuple[str, ...] = ()
     pin: HarnessPin | None = None
@@ -116,6 +131,7 @@ class CellRecord(Record):
     phases: dict[str, float] = Field(default_factory=dict)
     capabilities: dict[str, JsonValue] = Field(default_factory=dict)
     refusal: Refusal | None = None
+    earlier_attempts: tuple[Refusal, ...] = ()
 
     @model_validator(mode="after")
     def _one_identity(self) -> Self:

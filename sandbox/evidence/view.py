@@ -31,6 +31,7 @@ UNPARSEABLE = "agent_artifact_record_unparseable"
 """The gap of a record that was lost or torn."""
 
 _Fact = TypeVar("_Fact")
+_TIMED_OUT = "agent_run_timeout"
 
 
 @dataclass(frozen=True)
@@ -90,6 +91,25 @@ class CellEvidence:
     def receipt(self) -> CleanupReceipt:
         """The supervisor's cleanup receipt."""
         return self._need(self.files.receipt, "receipt.json")
+
+    @property
+    def is_remote(self) -> bool:
+        """Whether a server at a URL did the work: its receipts and files are not in the cell."""
+        return self.cell.agent is not None and self.cell.agent.url is not None
+
+    @property
+    def timed_out(self) -> bool:
+        """Whether the run was stopped by its deadline: by the receipt, or as a server reports."""
+        if self.files.receipt is None and self.is_remote:
+            return any(gap.code == _TIMED_OUT for gap in self.observations.gaps)
+        return self.receipt.timed_out
+
+    @property
+    def was_stopped(self) -> bool:
+        """Whether the run did not end by itself."""
+        if self.files.receipt is None and self.is_remote:
+            return self.timed_out
+        return self.receipt.timed_out or self.receipt.stopped
 
     @property
     def install(self) -> InstallReceipt:

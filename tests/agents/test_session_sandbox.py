@@ -19,13 +19,14 @@ from sandbox.agents.contract import (
     TaskId,
     UnprocessableError,
 )
-from sandbox.agents.episode import Episode, Seeded, run_episode
+from sandbox.agents.episode import run_episode
 from sandbox.agents.lifecycle import AgentSessions
 from sandbox.agents.outcome import OutcomeKind
 from sandbox.agents.places import LocalPlaces
 from sandbox.agents.ports import Place
 from sandbox.agents.response import AgentResponse
 from sandbox.agents.session import Options, SupervisedAgent
+from sandbox.agents.stages import Episode, Seeded
 from sandbox.engine.client import Engine
 from sandbox.engine.limits import Limits
 from sandbox.engine.sandbox import Sandbox

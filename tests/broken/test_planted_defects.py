@@ -10,13 +10,16 @@ import pytest
 
 from sandbox.conformance.scenarios import SCENARIOS
 from sandbox.evidence.baseline import Baseline
+from sandbox.evidence.cell import AgentRecord
 from sandbox.evidence.checks import CHECKS
+from sandbox.evidence.folder import CellFiles
 from sandbox.evidence.judge import judge
+from sandbox.evidence.records import Gap
 from sandbox.evidence.results import CellResult, CellState
 from sandbox.evidence.verdict import Status
 from tests.broken.defects import DEFECTS as COMMON
 from tests.broken.defects import Defect
-from tests.broken.goodcells import good, write
+from tests.broken.goodcells import good, rejoined, write
 from tests.broken.scenario_defects import SCENARIO_DEFECTS, yielded
 
 DEFECTS = (*COMMON, *SCENARIO_DEFECTS)
@@ -39,6 +42,51 @@ def test_a_good_cell_passes_every_check(scenario: str, dialect: str, tmp_path: P
 def test_output_that_comes_with_a_poll_is_whole(tmp_path: Path) -> None:
     found = judged(write(tmp_path / "cell", yielded(good("long_tool"), polled=True)))
     assert {v.check: v.reason for v in found.non_passes} == {}
+
+
+@pytest.mark.parametrize("scenario", sorted(SCENARIOS))
+def test_a_cell_of_an_agent_server_is_judged_by_what_the_contract_carries(
+    scenario: str, tmp_path: Path
+) -> None:
+    found = judged(write(tmp_path / "cell", of_a_server(good(scenario))))
+    assert {v.check: v.reason for v in found.non_passes} == {}
+    assert found.state is CellState.PASS
+
+
+def test_the_receipts_of_our_own_adapters_must_be_there(tmp_path: Path) -> None:
+    files = of_a_server(good("tool_success"))
+    ours = replace(files, cell=files.cell.model_copy(update={"agent": AgentRecord(name="codex")}))
+    found = judged(write(tmp_path / "cell", ours))
+    missing = {v.check for v in found.non_passes if v.reason.startswith("missing evidence")}
+    assert {"receipt_confirmed", "install_exact", "outcome_class"} <= missing
+
+
+def test_a_receipt_that_an_agent_server_cannot_have_is_judged_all_the_same(tmp_path: Path) -> None:
+    files = good("tool_success")
+    assert files.receipt is not None
+    bad = files.receipt.model_copy(update={"cleanup_confirmed": False})
+    agent = AgentRecord(name="x", url="http://x")
+    cell = files.cell.model_copy(update={"agent": agent})
+    found = judged(write(tmp_path / "cell", replace(files, cell=cell, receipt=bad)))
+    assert "receipt_confirmed" in {v.check for v in found.non_passes}
+
+
+def of_a_server(files: CellFiles) -> CellFiles:
+    """The same cell as an agent server would have left it: without what it keeps itself."""
+    gaps, row = [], files.row
+    assert row is not None
+    if files.receipt is not None and files.receipt.timed_out:
+        gaps = [Gap(code="agent_run_timeout")]
+    told = row.ng_agent_observations
+    told = told.model_copy(update={"gaps": (*told.gaps, *gaps)})
+    cell = files.cell.model_copy(
+        update={
+            "agent": AgentRecord(name="x", url="http://x"),
+            "pin": None,
+            "session_dir": None,
+        }
+    )
+    return replace(rejoined(files, told), cell=cell, receipt=None, install=None, native=())
 
 
 def test_every_check_passes_somewhere(tmp_path: Path) -> None:

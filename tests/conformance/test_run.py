@@ -8,10 +8,12 @@ import xml.etree.ElementTree as ET
 from pathlib import Path
 
 import pytest
+from jsonschema import Draft202012Validator
 
 from sandbox.engine.client import Engine
 from tests.conformance.cli import Ended, sandbox
 
+PUBLISHED = Path("docs/schemas/1.0")
 pytestmark = pytest.mark.docker
 Run = tuple[Path, Ended]
 
@@ -24,6 +26,20 @@ def test_every_cell_is_recorded_and_passes_or_is_known(quick_run: Run) -> None:
     assert [cell["cell_id"] for cell in results["cells"]] == planned
     assert {cell["state"] for cell in results["cells"]} <= {"pass", "known"}
     assert {path.split("/")[1] for path in planned} == {"alpine-3.23", "debian-12"}
+
+
+def test_every_row_validates_against_the_published_schemas(quick_run: Run) -> None:
+    folder, _ = quick_run
+    rows = 0
+    for name, file in (("rollout-row", "rollouts.jsonl"), ("failure-row", "failures.jsonl")):
+        published = Draft202012Validator(
+            json.loads(PUBLISHED.joinpath(f"{name}.schema.json").read_text())
+        )
+        for path in folder.glob(f"cells/*/*/*/{file}"):
+            errors = published.iter_errors(json.loads(path.read_text()))
+            assert [error.message for error in errors] == []
+            rows += 1
+    assert rows == len(json.loads((folder / "run.json").read_text())["cells"])
 
 
 def test_the_table_names_every_harness_image_and_scenario(quick_run: Run) -> None:

@@ -21,8 +21,9 @@ from sandbox.agents.contract import (
     TaskId,
     UnprocessableError,
 )
-from sandbox.agents.episode import Episode, EpisodeResult, Seeded, failure_of, run_episode
+from sandbox.agents.episode import run_episode
 from sandbox.agents.response import AgentResponse, ResponseError
+from sandbox.agents.stages import Episode, EpisodeResult, Seeded, failure_of
 from sandbox.errors import (
     CacheUnusable,
     ContainerGone,

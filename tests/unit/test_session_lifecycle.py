@@ -3,242 +3,39 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
-from dataclasses import dataclass, field
 
 import pytest
 from hypothesis import settings
-from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from sandbox.agents.contract import (
-    ActivateRequest,
     Agent,
-    CloseRequest,
     CloseResponse,
     ConflictError,
     ContractError,
     EpisodeId,
-    ModelEndpoint,
     SeedRequest,
-    SetupFailed,
-    TaskId,
-    UnprocessableError,
     interface_of,
 )
 from sandbox.agents.lifecycle import AgentSessions
 from sandbox.agents.response import AgentResponse
 from sandbox.errors import CouldNotFindOut
-from sandbox.evidence.records import Observations
-
-ENDPOINT = ModelEndpoint(base_url="http://127.0.0.1:1/v1", api_key="k", model="m")
-
-
-def seed_request(name: str = "s", *, rollout: str = "r", task: str = "t") -> SeedRequest:
-    return SeedRequest(
-        agent_session_id=name,
-        episode_id=EpisodeId(rollout_id=rollout),
-        task_id=TaskId(task_source="test", task_id=task),
-    )
-
-
-def activate_request(name: str = "s") -> ActivateRequest:
-    return ActivateRequest(agent_session_id=name, input="go", deadline_s=5, endpoint=ENDPOINT)
-
-
-def close_request(name: str = "s", *, rollout: str = "r") -> CloseRequest:
-    return CloseRequest(agent_session_id=name, episode_id=EpisodeId(rollout_id=rollout))
-
-
-@dataclass
-class Held:
-    """The fake agent's state of one session: how often it was made and released."""
-
-    request: SeedRequest
-    released: int = 0
-
-
-@dataclass
-class FakeAgent(Agent[Held]):
-    """Does what the next item of its scripts says; remembers every call."""
-
-    made: list[Held] = field(default_factory=list)
-    activations: list[str] = field(default_factory=list)
-    seed_fails: Exception | None = None
-    close_fails: Exception | None = None
-    while_seeding: Callable[[threading.Event], None] = lambda cancel: None
-    while_active: Callable[[threading.Event], None] = lambda cancel: None
-
-    def seed_state(self, request: SeedRequest, cancel: threading.Event) -> Held:
-        held = Held(request)
-        self.while_seeding(cancel)
-        if self.seed_fails is not None:
-            error = self.seed_fails
-            if isinstance(error, SetupFailed):
-                self.made.append(held)
-                raise SetupFailed(held, error.error)
-            raise error
-        self.made.append(held)
-        return held
-
-    def activate_state(
-        self, state: Held, request: ActivateRequest, cancel: threading.Event
-    ) -> AgentResponse:
-        assert not state.released
-        self.activations.append(request.agent_session_id)
-        self.while_active(cancel)
-        return AgentResponse(id="resp", created_at=0.0, model="m", status="completed")
-
-    def close_state(self, state: Held) -> CloseResponse:
-        if self.close_fails is not None:
-            raise self.close_fails
-        state.released += 1
-        return CloseResponse(
-            agent_session_id=state.request.agent_session_id,
-            agent_observations=Observations(source="fake"),
-        )
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
-# --- every order, by a model ------------------------------------------------------------------
-
-NAMES = st.sampled_from(["a", "b"])
-ROLLOUTS = st.sampled_from(["r1", "r2"])
-
-
-@dataclass
-class Expected:
-    """What the model knows of one id."""
-
-    seeded: SeedRequest | None = None
-    broken: bool = False
-    activated: bool = False
-    closing: bool = False
-    closed_for: str | None = None
-    answer: CloseResponse | None = None
-    closed_at: float = 0.0
-
-
-class Lifecycle(RuleBasedStateMachine):
-    WINDOW = 100.0
-
-    @initialize()
-    def start(self) -> None:
-        self.agent = FakeAgent()
-        self.clock = Clock()
-        self.sessions = AgentSessions(self.agent, clock=self.clock, retry_window_s=self.WINDOW)
-        self.known: dict[str, Expected] = {}
-
-    def expected(self, name: str) -> Expected:
-        known = self.known.get(name)
-        if known and known.answer and self.clock.now - known.closed_at >= self.WINDOW:
-            del self.known[name]
-        return self.known.get(name) or Expected()
-
-    @rule(name=NAMES, rollout=ROLLOUTS, task=st.sampled_from(["t1", "t2"]), how=st.integers(0, 3))
-    def seed(self, name: str, rollout: str, task: str, how: int) -> None:
-        request = seed_request(name, rollout=rollout, task=task)
-        self.agent.seed_fails = {
-            2: UnprocessableError("no"),
-            3: SetupFailed(None, CouldNotFindOut("half")),
-        }.get(how)
-        expected, before = self.expected(name), len(self.agent.made)
-        if expected.answer or expected.closing or (expected.seeded and expected.seeded != request):
-            with pytest.raises(ConflictError):
-                self.sessions.seed(request)
-        elif expected.seeded:
-            if expected.broken:
-                with pytest.raises(ConflictError):
-                    self.sessions.seed(request)
-            else:
-                assert self.sessions.seed(request).agent_session_id == name
-            assert len(self.agent.made) == before
-        elif how == 2:
-            with pytest.raises(UnprocessableError):
-                self.sessions.seed(request)
-        elif how == 3:
-            with pytest.raises(CouldNotFindOut):
-                self.sessions.seed(request)
-            self.known[name] = Expected(seeded=request, broken=True)
-        else:
-            assert self.sessions.seed(request).agent_session_id == name
-            self.known[name] = Expected(seeded=request)
-        self.agent.seed_fails = None
-
-    @rule(name=NAMES)
-    def activate(self, name: str) -> None:
-        expected = self.expected(name)
-        allowed = expected.seeded and not (
-            expected.broken or expected.activated or expected.closing or expected.answer
-        )
-        if not allowed:
-            with pytest.raises(ConflictError):
-                self.sessions.activate(activate_request(name))
-            return
-        assert self.sessions.activate(activate_request(name)).status == "completed"
-        expected.activated = True
-
-    @rule(name=NAMES, rollout=ROLLOUTS, fails=st.booleans())
-    def close(self, name: str, rollout: str, fails: bool) -> None:
-        expected = self.expected(name)
-        request = close_request(name, rollout=rollout)
-        owner = expected.seeded.episode_id.rollout_id if expected.seeded else expected.closed_for
-        self.agent.close_fails = CouldNotFindOut("busy") if fails else None
-        if owner not in (None, rollout):
-            with pytest.raises(ConflictError):
-                self.sessions.close(request)
-        elif expected.answer:
-            assert self.sessions.close(request) == expected.answer
-        elif expected.seeded and fails:
-            with pytest.raises(CouldNotFindOut):
-                self.sessions.close(request)
-            expected.closing = True
-        else:
-            answer = self.sessions.close(request)
-            assert (answer.agent_observations is not None) == (expected.seeded is not None)
-            expected.answer, expected.closed_for = answer, rollout
-            expected.closed_at = self.clock.now
-            self.known[name] = expected
-        self.agent.close_fails = None
-
-    @rule(seconds=st.sampled_from([1.0, 60.0]))
-    def wait(self, seconds: float) -> None:
-        self.clock.now += seconds
-
-    @invariant()
-    @precondition(lambda self: hasattr(self, "agent"))
-    def nothing_is_released_twice_or_leaks(self) -> None:
-        assert all(held.released <= 1 for held in self.agent.made)
-        open_now = sum(1 for k in self.known.values() if k.seeded and not k.answer)
-        assert sum(1 for held in self.agent.made if not held.released) == open_now
-
+from tests.unit.lifecycle_machine import Lifecycle, LifecycleOverHttp
+from tests.unit.session_fakes import (
+    FakeAgent,
+    Held,
+    activate_request,
+    close_request,
+    in_thread,
+    seed_request,
+)
 
 TestLifecycle = Lifecycle.TestCase
 TestLifecycle.settings = settings(max_examples=30, stateful_step_count=25, deadline=None)
+TestLifecycleOverHttp = LifecycleOverHttp.TestCase
+TestLifecycleOverHttp.settings = settings(max_examples=5, stateful_step_count=15, deadline=None)
 
 
 # --- threads ----------------------------------------------------------------------------------
-
-
-def in_thread(work: Callable[[], object]) -> tuple[threading.Thread, list[object]]:
-    results: list[object] = []
-
-    def run() -> None:
-        try:
-            results.append(work())
-        except Exception as error:
-            results.append(error)
-
-    thread = threading.Thread(target=run)
-    thread.start()
-    return thread, results
 
 
 def test_a_close_during_setup_ends_it_and_releases_what_it_made() -> None:
@@ -259,6 +56,18 @@ def test_a_close_during_setup_ends_it_and_releases_what_it_made() -> None:
     assert closed.agent_session_id == "s"
     with pytest.raises(ConflictError):
         sessions.seed(seed_request())
+
+
+def test_a_setup_that_ends_well_after_a_close_came_is_refused_all_the_same() -> None:
+    agent = FakeAgent(while_seeding=lambda cancel: begun.set() or cancel.wait(10))  # type: ignore[func-returns-value,arg-type]
+    begun = threading.Event()
+    sessions = AgentSessions(agent)
+    thread, results = in_thread(lambda: sessions.seed(seed_request()))
+    assert begun.wait(10)
+    sessions.close(close_request())
+    thread.join(10)
+    assert isinstance(results[0], ConflictError)
+    assert agent.made[0].released == 1
 
 
 def test_a_close_during_activation_waits_for_its_end() -> None:
@@ -375,7 +184,7 @@ class OtherHook(Agent[Held]):
 
 
 class Legacy(Agent[Held]):
-    def run(self, row: dict[str, object]) -> dict[str, object]:  # type: ignore[override]
+    def run(self, row: object, cancel: threading.Event) -> object:  # type: ignore[override]
         return row
 
 
@@ -389,7 +198,7 @@ class HalfInherited(OneHook):
 
 
 class HooksAndRun(FakeAgent):
-    def run(self, row: dict[str, object]) -> dict[str, object]:  # type: ignore[override]
+    def run(self, row: object, cancel: threading.Event) -> object:  # type: ignore[override]
         return row
 
 

@@ -26,6 +26,8 @@ from sandbox.evidence.view import CellEvidence
 )
 def receipt_confirmed(cell: CellEvidence) -> Outcome:
     """The supervisor launched the harness, saw it end and confirmed that all of it is gone."""
+    if cell.is_remote and cell.files.receipt is None:
+        return not_applicable("an agent server keeps its supervisor's receipt itself")
     receipt = cell.receipt
     faults = []
     if not receipt.launched:
@@ -91,6 +93,10 @@ def survivors_told(cell: CellEvidence) -> Outcome:
 )
 def session_dir_gone(cell: CellEvidence) -> Outcome:
     """The private session directory does not exist any more."""
+    if cell.cell.interface == "legacy" and cell.witness.session_dir_gone is None:
+        return not_applicable("the agent's sandbox is removed with it")
+    if cell.is_remote and cell.cell.session_dir is None:
+        return not_applicable("an agent server does not say where its session directory was")
     gone = cell.seen(cell.witness.session_dir_gone, "the session directory after the close")
     if not gone:
         return failed(f"expected {cell.cell.session_dir or 'the session directory'} to be gone")

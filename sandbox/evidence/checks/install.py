@@ -6,7 +6,7 @@ import re
 
 from sandbox.evidence.checks.check import check
 from sandbox.evidence.records import InstallReceipt
-from sandbox.evidence.verdict import MissingEvidence, Outcome, Tier, judged_by
+from sandbox.evidence.verdict import MissingEvidence, Outcome, Tier, judged_by, not_applicable
 from sandbox.evidence.view import CellEvidence
 
 
@@ -18,6 +18,8 @@ from sandbox.evidence.view import CellEvidence
 )
 def install_exact(cell: CellEvidence) -> Outcome:
     """The installer's receipt names the pinned bytes, and the harness says the pinned version."""
+    if cell.is_remote and cell.files.install is None:
+        return not_applicable("an agent server installs its runtime itself")
     pin, receipt = cell.cell.pin, cell.install
     if pin is None:
         raise MissingEvidence("cell.json names no pin")

@@ -21,7 +21,7 @@ def observations_present(cell: CellEvidence) -> Outcome:
     if cell.expected.failure_stage == "seed":
         return _never_ran(cell)
     # A run that was stopped may have been killed in the middle of a record.
-    torn = cell.receipt.timed_out or cell.receipt.stopped or cell.expected.lossy
+    torn = cell.was_stopped or cell.expected.lossy
     lost = _LOST if torn else _LOST | {UNPARSEABLE}
     faults = [
         f"gap {gap.code}{f' ({gap.detail})' if gap.detail else ''}"
@@ -72,6 +72,8 @@ def native_kept(cell: CellEvidence) -> Outcome:
     """The harness's own transcript or output was kept."""
     if cell.expected.failure_stage == "seed" and not cell.files.native:
         return not_applicable("the harness was not run")
+    if cell.is_remote and not cell.files.native:
+        return not_applicable("an agent server keeps its native files itself")
     return passed() if cell.files.native else failed("expected files in native/, saw none")
 
 
