@@ -1,0 +1,262 @@
+"""Whatever breaks in a real container during an episode ends as the table says, with nothing left.
+
+The table is in docs/agent-contract.md. Every episode goes through the contract's client; a request
+that had no answer in time would say so in its message.
+"""
+
+from __future__ import annotations
+
+import gc
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from sandbox.agents.app import agent_app
+from sandbox.agents.client import HttpAgent, Patience, agent_in_process
+from sandbox.agents.contract import CloseRequest, EpisodeId, SandboxAccess, TaskId
+from sandbox.agents.episode import run_episode
+from sandbox.agents.lifecycle import AgentSessions
+from sandbox.agents.places import LocalPlaces
+from sandbox.agents.response import AgentResponse
+from sandbox.agents.session import Options, Session, SupervisedAgent
+from sandbox.agents.stages import Episode, EpisodeResult, Seeded
+from sandbox.engine.client import Engine
+from sandbox.engine.owner import Ownership
+from sandbox.engine.sandbox import Sandbox
+from sandbox.errors import SandboxError
+from tests.agents.test_session_sandbox import ENDPOINT, FINISH, WORK, SandboxRuntimes, folders
+from tests.contract.severed import Severable
+from tests.unit.agent_fakes import ScriptHarness
+
+DEADLINE_S = 20.0
+UNKNOWN = 'echo \'{"status": "unknown", "text": ""}\' >"$TRANSCRIPT"'
+EPISODE = Episode(
+    agent_session_id="s",
+    episode_id=EpisodeId(rollout_id="r"),
+    task_id=TaskId(task_source="faults", task_id="1"),
+    prompt="go",
+    deadline_s=DEADLINE_S,
+)
+
+
+@dataclass
+class Task:
+    """The task's side: owns the sandbox, and looks for what is left before it lets go of it."""
+
+    box: Sandbox
+    look: Sandbox | None = None
+    left: list[str] = field(default_factory=list)
+
+    def seed(self) -> Seeded:
+        lent = SandboxAccess.to_container(self.box.id, workdir=WORK)
+        return Seeded(endpoint=ENDPOINT, sandbox_access=lent)
+
+    def verify(self, response: AgentResponse) -> float:
+        return float(self.box.read("/etc/os-release") != b"")
+
+    def release(self) -> None:
+        try:
+            self.left += [" ".join(process.argv) for process in self.box.processes()]
+            self.left += folders(self.box)
+        except SandboxError:
+            pass  # gone with everything in it
+        self.box.close()
+
+
+@dataclass
+class Stage:
+    """One episode in a sandbox of its own."""
+
+    task: Task
+    sessions: AgentSessions[Session]
+    client: HttpAgent
+    harness: ScriptHarness
+    runtimes: SandboxRuntimes
+    cancel: threading.Event = field(default_factory=threading.Event)
+
+    def run(self) -> EpisodeResult:
+        return run_episode(EPISODE, agent=self.client, resources=self.task, cancel=self.cancel)
+
+    def until_closing(self) -> None:
+        """Wait until a close has arrived."""
+        assert self.sessions._records["s"].cancel.wait(60)
+
+    def when_running(self, words: str, react: Callable[[], object]) -> threading.Thread:
+        """React once a process of that command line runs in the sandbox."""
+
+        def watch() -> None:
+            end = time.monotonic() + 60
+            while time.monotonic() < end:
+                running = [" ".join(process.argv) for process in self.task.box.processes()]
+                if words in running:
+                    react()
+                    return
+                time.sleep(0.05)
+
+        thread = threading.Thread(target=watch)
+        thread.start()
+        return thread
+
+
+@pytest.fixture
+def stage(make: Callable[..., Sandbox], tmp_path: Path) -> Iterator[Stage]:
+    with ExitStack() as stack:
+        box = stack.enter_context(make("alpine-3.23", workdir=WORK))
+        yield staged(box, tmp_path, stack)
+
+
+def staged(box: Sandbox, tmp_path: Path, stack: ExitStack) -> Stage:
+    harness, runtimes = ScriptHarness(script=FINISH), SandboxRuntimes()
+    agent = SupervisedAgent(
+        harness,
+        runtimes=runtimes,
+        places=LocalPlaces({box.id: box}),
+        options=Options(native_root=tmp_path / "native", grace_s=0.3),
+    )
+    patience = Patience(setup_s=60, grace_s=60, close_s=60)
+    sessions = AgentSessions(agent)
+    app = agent_app(agent, sessions=sessions)
+    client = stack.enter_context(agent_in_process(app, patience=patience))
+    return Stage(Task(box), sessions, client, harness, runtimes)
+
+
+def ended(result: EpisodeResult) -> tuple[str, str, str, bool]:
+    """Stage, step, kind and finality of a failure, with what must hold for each of them."""
+    failure = result.failure
+    assert failure is not None
+    assert result.reward is None
+    assert "no answer within" not in failure.message
+    assert all("no answer within" not in error for error in result.cleanup_errors)
+    assert result.observations.records or result.observations.gaps
+    return failure.stage, failure.step, failure.kind, failure.terminal
+
+
+def test_a_turn_that_nothing_disturbs(stage: Stage) -> None:
+    result = stage.run()
+    assert (result.failure, result.reward, result.cleanup_errors) == (None, 1.0, ())
+    assert stage.task.left == []
+
+
+INFRASTRUCTURE = ("infrastructure_failure", False)
+
+
+@pytest.mark.parametrize("phase", ["setup", "activation", "close"])
+def test_the_container_is_removed(stage: Stage, engine: Engine, phase: str) -> None:
+    container = stage.task.box.id
+
+    def remove() -> None:
+        engine.sdk.api.remove_container(container, force=True)
+
+    steps = {
+        "setup": ("agent", "seed"),
+        "activation": ("agent", "activate"),
+        "close": ("verification", "verify"),
+    }
+    if phase == "setup":
+        stage.runtimes.while_installing = remove
+    elif phase == "activation":
+        stage.harness.script = f"{FINISH}; sleep 501"
+        stage.when_running("sleep 501", remove)
+    else:
+        parse = stage.harness.parse
+        stage.harness.parse = lambda *args: (remove(), parse(*args))[1]  # type: ignore[method-assign]
+    result = stage.run()
+    assert ended(result) == (*steps[phase], *INFRASTRUCTURE)
+    assert result.cleanup_errors == ()
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_the_engine_goes_away_during_the_activation(
+    engine: Engine, tmp_path: Path, make: Callable[..., Sandbox]
+) -> None:
+    image = make("alpine-3.23").image
+    with Severable(engine.info.host) as road, ExitStack() as stack:
+        owner = Ownership.current(run_id="faults", cell_id="engine-gone")
+        far = stack.enter_context(Engine.connect(road.address))
+        box = Sandbox(far, image, owner=owner, workdir=WORK)
+        box.start()
+        stack.callback(engine.sdk.api.remove_container, box.id, force=True)
+        stage = staged(box, tmp_path, stack)
+        stage.harness.script = f"{FINISH}; sleep 502"
+        watching = stage.when_running("sleep 502", road.sever)
+        result = stage.run()
+        watching.join()
+        assert ended(result) == ("agent", "activate", *INFRASTRUCTURE)
+        assert [error.partition(":")[0] for error in result.cleanup_errors] == ["close", "release"]
+    gc.collect()  # the SDK leaves a socket open whose connecting failed
+
+
+@pytest.mark.parametrize(
+    ("script", "kind"),
+    [
+        (f"{UNKNOWN}; kill -9 $$; sleep 9", "infrastructure_failure"),
+        (f"{FINISH}; kill -9 $PPID; sleep 503", "infrastructure_failure"),
+        ("exit 7", "no_model_call"),
+        ('cat /dev/zero >"$HOME/fill" 2>/dev/null; exit 1', "no_model_call"),
+        (f"{FINISH}; cat /dev/zero >$HOME/fill 2>/dev/null; echo cut", "completed"),
+    ],
+    ids=["harness-killed", "supervisor-killed", "harness-fails", "disk-full", "disk-full-late"],
+)
+def test_what_runs_in_the_sandbox_breaks(stage: Stage, script: str, kind: str) -> None:
+    stage.harness.script = script
+    result = stage.run()
+    if kind == "completed":
+        assert (result.failure, result.reward) == (None, 1.0)
+    else:
+        final = kind != "infrastructure_failure"
+        assert ended(result) == ("agent", "activate", kind, final)
+    assert stage.task.left == []
+    assert result.cleanup_errors == ()
+
+
+@pytest.mark.parametrize("phase", ["setup", "activation"])
+@pytest.mark.parametrize("closes", [1, 3], ids=["once", "thrice-at-once"])
+def test_it_is_closed_meanwhile(stage: Stage, phase: str, closes: int) -> None:
+    request = CloseRequest(agent_session_id="s", episode_id=EPISODE.episode_id)
+    pool = ThreadPoolExecutor(closes)
+    answers = []
+
+    def close() -> None:
+        answers.extend(pool.submit(stage.client.close, request) for _ in range(closes))
+
+    def installing() -> None:
+        close()
+        stage.until_closing()
+
+    watching = None
+    if phase == "setup":
+        stage.runtimes.while_installing = installing
+    else:
+        stage.harness.script = f"{FINISH}; setsid sleep 504 & sleep 505"
+        watching = stage.when_running("sleep 505", close)
+    result = stage.run()
+    if watching is not None:
+        watching.join()
+    step, kind, final = {
+        "setup": ("seed", "contract_error", True),
+        "activation": ("activate", "infrastructure_failure", False),
+    }[phase]
+    assert ended(result) == ("agent", step, kind, final)
+    said = [answer.result(60) for answer in answers]
+    assert all(answer == said[0] for answer in said)
+    assert said[0].agent_observations == result.observations
+    assert stage.task.left == []
+
+
+@pytest.mark.parametrize("phase", ["setup", "activation"])
+def test_the_episode_is_cancelled(stage: Stage, phase: str) -> None:
+    if phase == "setup":
+        stage.runtimes.while_installing = lambda: (stage.cancel.set(), stage.until_closing())[1]
+    else:
+        stage.harness.script = f"{FINISH}; sleep 506"
+        stage.when_running("sleep 506", stage.cancel.set)
+    result = stage.run()
+    step = {"setup": "seed", "activation": "activate"}[phase]
+    assert ended(result) == ("agent", step, "cancelled", False)
+    assert stage.task.left == []
