@@ -7,6 +7,7 @@ about the agent behind it may stand in ``info`` under ``x-agent`` (``AgentCard``
 from __future__ import annotations
 
 import json
+from functools import cache
 from typing import Any, get_args
 
 from pydantic import BaseModel, Field, JsonValue
@@ -133,6 +134,7 @@ def _content(model: type[BaseModel]) -> dict[str, Any]:
     return {"application/json": {"schema": {"$ref": _REF.format(model=model.__name__)}}}
 
 
+@cache
 def _schemas() -> dict[str, Any]:
     models: list[type[BaseModel]] = [ErrorBody]
     for asked, answered, _ in _ROUTES.values():
