@@ -175,7 +175,18 @@ def test_the_container_is_removed(stage: Stage, engine: Engine, phase: str) -> N
 def test_the_engine_goes_away_during_the_activation(
     engine: Engine, tmp_path: Path, make: Callable[..., Sandbox]
 ) -> None:
-    image = make("alpine-3.23").image
+    assert cut_off(engine, tmp_path, make("alpine-3.23").image) == (
+        ("agent", "activate", *INFRASTRUCTURE),
+        ["close", "release"],
+    )
+    gc.collect()  # the SDK leaves a socket open whose connecting failed
+
+
+def cut_off(engine: Engine, tmp_path: Path, image: str) -> tuple[object, list[str]]:
+    """Cut the road to the engine while the harness runs; how it ended, and what went wrong beside.
+
+    The sandbox is removed by the engine's own road.
+    """
     with Severable(engine.info.host) as road, ExitStack() as stack:
         owner = Ownership.current(run_id="faults", cell_id="engine-gone")
         far = stack.enter_context(Engine.connect(road.address))
@@ -187,9 +198,7 @@ def test_the_engine_goes_away_during_the_activation(
         watching = stage.when_running("sleep 502", road.sever)
         result = stage.run()
         watching.join()
-        assert ended(result) == ("agent", "activate", *INFRASTRUCTURE)
-        assert [error.partition(":")[0] for error in result.cleanup_errors] == ["close", "release"]
-    gc.collect()  # the SDK leaves a socket open whose connecting failed
+        return ended(result), [error.partition(":")[0] for error in result.cleanup_errors]
 
 
 @pytest.mark.parametrize(
