@@ -86,6 +86,7 @@ class LegacyAgent(Agent[None]):
             state = agent.seed_state(_seed(asked, name), cancel)
         except SetupFailed as failed:
             agent.close_state(cast("Session", failed.state))
+            self.last = agent.evidence(name)
             raise failed.error from failed
         reward: float | None = None
         try:

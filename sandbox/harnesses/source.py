@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import hashlib
 import sys
-from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 from sandbox.harnesses.base import Harness
@@ -40,7 +40,7 @@ def _files(start: Path, *, package: str) -> list[Path]:
         if path in reached:
             continue
         reached.add(path)
-        waiting += [found for found in _imported(path, package) if found.is_file()]
+        waiting += _imported(path, package, path.stat().st_mtime_ns)
     data = {
         beside
         for module in reached
@@ -50,16 +50,18 @@ def _files(start: Path, *, package: str) -> list[Path]:
     return sorted(reached | data)
 
 
-def _imported(path: Path, package: str) -> Iterator[Path]:
-    """Yield where modules of the same package that a file imports are kept."""
+@cache
+def _imported(path: Path, package: str, changed_ns: int) -> tuple[Path, ...]:  # noqa: ARG001
+    """Return where modules of the same package that a file imports are kept.
+
+    ``changed_ns`` is when the file was last changed: a run asks for the same files for each cell.
+    """
+    names: set[str] = set()
     for node in ast.walk(ast.parse(path.read_bytes())):
         if isinstance(node, ast.ImportFrom) and node.module is not None:
-            names = [node.module, *(f"{node.module}.{name.name}" for name in node.names)]
+            names |= {node.module, *(f"{node.module}.{name.name}" for name in node.names)}
         elif isinstance(node, ast.Import):
-            names = [name.name for name in node.names]
-        else:
-            continue
-        for name in names:
-            inside = name.removeprefix(f"{package}.")
-            if package and inside != name and "." not in inside:
-                yield path.parent / f"{inside}.py"
+            names |= {name.name for name in node.names}
+    inside = {name.removeprefix(f"{package}.") for name in names if name.startswith(f"{package}.")}
+    found = (path.parent / f"{name}.py" for name in sorted(inside) if "." not in name)
+    return tuple(one for one in found if one.is_file())
