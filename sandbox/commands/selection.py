@@ -9,7 +9,7 @@ from sandbox.conformance.plan import LEGACY, LEGACY_HARNESSES, Axes, CellSpec, S
 from sandbox.conformance.profiles import PROFILES
 from sandbox.conformance.scenarios import SCENARIOS
 from sandbox.engine.imagebuild.definition import image_definitions
-from sandbox.errors import UsageError
+from sandbox.errors import NothingSelected, UsageError
 from sandbox.harnesses.registry import Registered, registered
 
 DEFAULT_PROFILE = "quick"
@@ -116,7 +116,7 @@ def _plan(
         images=images.known,
         scenarios=scenarios,
     )
-    return make_plan(
+    plan = make_plan(
         axes,
         Selection(
             harnesses=globs,
@@ -126,6 +126,21 @@ def _plan(
             skip=tuple(arguments.skip),
         ),
     )
+    kept = tuple(cell for cell in plan if not (cell.legacy and _needs_a_session(cell)))
+    if not kept:
+        raise NothingSelected("the selected scenarios make no sense by /run", cure="sandbox list")
+    return kept
+
+
+def _needs_a_session(cell: CellSpec) -> bool:
+    """Whether a scenario makes no sense by ``/run``.
+
+    It goes on after a close, has another session beside it, or is cancelled: nobody gets the answer
+    of a run that was hung up.
+    """
+    scenario = SCENARIOS[cell.scenario]
+    expected = scenario.expectation
+    return scenario.companion is not None or bool(expected.reactivated) or expected.stopped
 
 
 def _harnesses(arguments: argparse.Namespace) -> tuple[str, ...]:

@@ -108,7 +108,7 @@ class CellEvidence:
     def was_stopped(self) -> bool:
         """Whether the run did not end by itself."""
         if self.files.receipt is None and self.is_remote:
-            return self.timed_out
+            return self.timed_out or self.expected.stopped  # who stops it then is the runner
         return self.receipt.timed_out or self.receipt.stopped
 
     @property

@@ -61,8 +61,7 @@ def nothing_left_running(cell: CellEvidence) -> Outcome:
 
 def _unexpected(cell: CellEvidence, survivors: Sequence[Survivor]) -> list[Survivor]:
     """Return what must not live: all of it after a forced stop, which ends the whole tree."""
-    forced = cell.receipt.timed_out or cell.receipt.stopped
-    allowed = () if forced else cell.expected.background
+    allowed = () if cell.was_stopped else cell.expected.background
     return [s for s in survivors if not any(part in s.command for part in allowed)]
 
 
@@ -76,6 +75,8 @@ def survivors_told(cell: CellEvidence) -> Outcome:
     """The receipt names every process that a tool left on purpose and that still lives."""
     if not cell.expected.background:
         return not_applicable("the scenario leaves nothing running on purpose")
+    if cell.is_remote and cell.files.receipt is None:
+        return not_applicable("an agent server keeps its supervisor's receipt itself")
     survivors = cell.seen(cell.witness.survivors, "the processes after the close")
     unexpected = _unexpected(cell, survivors)
     told = {survivor.pid for survivor in cell.receipt.survivors}

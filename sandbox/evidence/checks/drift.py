@@ -181,9 +181,10 @@ def _ends_by_itself(cell: CellEvidence, faults: tuple[str, ...], what: str) -> S
     first = min(hung, key=lambda exchange: exchange.started_at)
     later = any(call.started_at >= first.completed_at for call in cell.calls)
     lasted = first.completed_at - first.started_at
-    if later or not (cell.receipt.timed_out or cell.receipt.stopped):
+    if later or not cell.was_stopped:
         return Shown(value=True, where=f"{what} ended after {lasted:.0f} s")
-    if lasted > _PART_OF_RUN * (cell.receipt.duration_s or lasted):
+    receipt = cell.files.receipt
+    if receipt is not None and lasted > _PART_OF_RUN * (receipt.duration_s or lasted):
         return Shown(value=False, where=f"{what} was open for {lasted:.0f} s, until the run's end")
     return None
 
