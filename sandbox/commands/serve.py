@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import argparse
 import secrets
-import signal
 import sys
 import tempfile
 import threading
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from types import FrameType
 from typing import Any, get_args
 
 from sandbox.agents.app import agent_app
@@ -25,6 +23,7 @@ from sandbox.agents.server import LocalServer
 from sandbox.agents.session import Options, SupervisedAgent
 from sandbox.commands.engine import add_engine, open_engine
 from sandbox.commands.library import open_library
+from sandbox.conformance.interrupt import interruptible
 from sandbox.conformance.prepare import prepare_images
 from sandbox.engine.client import Engine
 from sandbox.engine.owner import Ownership
@@ -85,15 +84,9 @@ def _serve(
 ) -> None:
     sessions = AgentSessions(agent)
     asked = threading.Event()
-
-    def ask(number: int, _: FrameType | None) -> None:
-        asked.set()
-        signal.signal(number, signal.SIG_DFL)  # a second one ends the process at once
-
     app = agent_app(agent, card=card, sessions=sessions)
-    with LocalServer(app, host=arguments.host, port=arguments.port) as server:
-        for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, ask)
+    server = LocalServer(app, host=arguments.host, port=arguments.port)
+    with server, interruptible(asked.set):
         print(server.url, flush=True)
         asked.wait()
         shown.say("closing the open agent sessions")

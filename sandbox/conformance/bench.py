@@ -17,7 +17,14 @@ from typing import Literal, Self, get_args
 from sandbox.conformance.cell import run_cell
 from sandbox.conformance.installbench import bench_installs
 from sandbox.conformance.plan import CellSpec
-from sandbox.conformance.timing import CALL_DEADLINE_S, Clock, DockerCli, Measure, median_of
+from sandbox.conformance.timing import (
+    CALL_DEADLINE_S,
+    Clock,
+    DockerCli,
+    Measure,
+    Unmeasured,
+    median_of,
+)
 from sandbox.conformance.world import World
 from sandbox.engine.owner import Ownership
 from sandbox.engine.sandbox import Sandbox
@@ -37,7 +44,7 @@ PARTS: tuple[Part, ...] = get_args(Part)
 
 def bench(
     world: World, *, harnesses: Sequence[str], rounds: int, parts: Sequence[Part] = PARTS
-) -> Iterator[Measure]:
+) -> Iterator[Measure | Unmeasured]:
     """Measure every operation on every image of the world, ``rounds`` times each in turn.
 
     Args:

@@ -8,18 +8,18 @@ mount, and its program run in the image. Warm is every later cell. Each is compa
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
 from sandbox.cache import scratch
-from sandbox.conformance.timing import Clock, DockerCli, Measure, median_of
+from sandbox.conformance.timing import Clock, DockerCli, Measure, Unmeasured, median_of
 from sandbox.conformance.world import TREE_MOUNT, World
 from sandbox.engine.limits import ReadOnlyMount
 from sandbox.engine.owner import Ownership
 from sandbox.engine.sandbox import Sandbox
-from sandbox.errors import Unsupported
+from sandbox.errors import SandboxError, Unsupported
 from sandbox.runtimes.install import install
 from sandbox.runtimes.library import Bundle, RuntimeLibrary
 from sandbox.runtimes.store import Store
@@ -30,32 +30,94 @@ _DEADLINE_S = 120.0
 
 def bench_installs(
     world: World, image: str, harness: str, docker: DockerCli, *, rounds: int
-) -> Iterator[Measure]:
+) -> Iterator[Measure | Unmeasured]:
     """Measure the ways of one runtime into one image, ``rounds`` times each but for cold.
 
-    A runtime without a pin for the image's platform gives nothing.
+    A runtime without a pin for the image's platform gives nothing. What breaks, or is not done at
+    its deadline, is told with its reason, and the rest is measured.
     """
-    own = world.library
+    try:
+        yield from _installs(world, image, harness, docker, rounds)
+    except Unsupported:
+        return
+    except SandboxError as error:
+        yield Unmeasured.because(f"install {harness}", image, error)
+
+
+def _installs(
+    world: World, image: str, harness: str, docker: DockerCli, rounds: int
+) -> Iterator[Measure | Unmeasured]:
+    own, platform = world.library, world.images[image].platform
     if not isinstance(own, RuntimeLibrary):
         own = own.library(harness)
+    own.ensure_bundle(harness, platform)  # fetching is not measured
     with scratch(own.store.root, ".bench-") as folder:
         store = Store(folder)
         (store.root / "artifacts").symlink_to(own.store.root / "artifacts")
         with RuntimeLibrary(own.pins_path, store=store) as library, ExitStack() as stack:
-            try:
-                with Clock() as made:
-                    bundle = library.ensure_bundle(harness, world.images[image].platform)
-            except Unsupported:
-                return
+            with Clock() as made:
+                bundle = library.ensure_bundle(harness, platform)
             with Clock() as unpacked:
                 tree = library.ensure_tree(bundle)
-            one = _Installs(world, image, library, bundle, tree, docker)
+            one = Installs(world, image, library, bundle, tree, docker)
             stack.enter_context(one.opened())
-            yield from one.measures(rounds, assembled=made.seconds, unpacked=unpacked.seconds)
+            yield from compared(
+                f"install {harness}",
+                image,
+                {"copy": one.copy, "mount": one.mount},
+                one.bare,
+                rounds=rounds,
+                before={"copy": made.seconds, "mount": made.seconds + unpacked.seconds},
+            )
+
+
+def compared(
+    what: str,
+    image: str,
+    ways: Mapping[str, Callable[[], float]],
+    bare: Callable[[], float],
+    *,
+    rounds: int,
+    before: Mapping[str, float],
+) -> Iterator[Measure | Unmeasured]:
+    """Measure each way once cold, then all of them in turn with ``bare``.
+
+    Args:
+        what: begins the names of the operations.
+        image: where.
+        ways: each does it once and gives its seconds.
+        bare: what they are compared with.
+        rounds: how often each.
+        before: the seconds that went into a way's first time before it.
+    """
+    theirs: list[float] = []
+    cold: dict[str, float] = {}
+    warm: dict[str, list[float]] = {way: [] for way in ways}
+    broken: dict[str, Unmeasured] = {}
+    for turn in range(rounds + 1):
+        if turn:
+            theirs.append(bare())
+        for way in [one for one in ways if one not in broken]:
+            try:
+                seconds = ways[way]()
+            except SandboxError as error:
+                broken[way] = Unmeasured.because(f"{what} by {way}", image, error)
+                continue
+            if turn:
+                warm[way].append(seconds)
+            else:
+                cold[way] = before[way] + seconds
+    for way in ways:
+        if way in cold:
+            yield median_of(f"{what} cold by {way}", image, [cold[way]], theirs)
+        if way in broken:
+            yield broken[way]
+        else:
+            yield median_of(f"{what} by {way}", image, warm[way], theirs)
 
 
 @dataclass
-class _Installs:
+class Installs:
     """A runtime, sandboxes of ours that see its tree, and a container by hand."""
 
     world: World
@@ -77,36 +139,33 @@ class _Installs:
             self.by_hand = stack.enter_context(self.docker.container(ref, owner))
             return stack.pop_all()
 
-    def measures(self, rounds: int, *, assembled: float, unpacked: float) -> Iterator[Measure]:
-        bare = [self._bare() for _ in range(rounds)]
-        first = {"copy": assembled + self._copy(), "mount": assembled + unpacked + self._mount()}
-        for way, seconds in first.items():
-            yield self._measure(f"cold by {way}", [seconds], bare)
-        for way, again in (("copy", self._copy), ("mount", self._mount)):
-            pairs = [(again(), self._bare()) for _ in range(rounds)]
-            yield self._measure(f"by {way}", [p[0] for p in pairs], [p[1] for p in pairs])
-
-    def _measure(self, how: str, ours: list[float], theirs: list[float]) -> Measure:
-        return median_of(f"install {self.bundle.harness} {how}", self.image, ours, theirs)
-
-    def _copy(self) -> float:
+    def copy(self) -> float:
+        """Unpack the bundle in the sandbox."""
         prefix = self._target()
         with Clock() as clock:
-            install(self.box, self.bundle, prefix)
+            install(self.box, self.bundle, prefix, deadline_s=_DEADLINE_S)
         self.box.exec(["rm", "-rf", prefix], deadline_s=_DEADLINE_S)
         return clock.seconds
 
-    def _mount(self) -> float:
+    def mount(self) -> float:
         """Do what a cell does: prove the tree, link it, run the program unless that is proved."""
         prefix = self._target()
         proofs = self.library.proofs(self.world.images[self.image].image_id)
         with Clock() as clock:
             self.library.ensure_tree(self.bundle)
-            install(self.box, self.bundle, prefix, tree_path=TREE_MOUNT, proofs=proofs)
+            install(
+                self.box,
+                self.bundle,
+                prefix,
+                tree_path=TREE_MOUNT,
+                proofs=proofs,
+                deadline_s=_DEADLINE_S,
+            )
         self.box.exec(["rm", "-rf", prefix], deadline_s=_DEADLINE_S)
         return clock.seconds
 
-    def _bare(self) -> float:
+    def bare(self) -> float:
+        """Copy the tree by hand."""
         target = self._target()
         with Clock() as clock:
             self.docker.call("cp", "--quiet", str(self.tree), f"{self.by_hand}:{target}")

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import signal
-import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from contextlib import contextmanager
-from types import FrameType
 
 from sandbox.conformance.cell import run_cell
+from sandbox.conformance.interrupt import interruptible
 from sandbox.conformance.plan import CellSpec
 from sandbox.conformance.scenarios import SCENARIOS
 from sandbox.conformance.world import World
@@ -52,7 +49,8 @@ def run_plan(
         Interrupted: it was asked to stop; the run's folder holds what was seen.
     """
     write_run(world.folder, record)
-    with _interruptible(world.cancel), world.progress.step(f"running {len(plan)} cell(s)") as step:
+    steps = world.progress.step(f"running {len(plan)} cell(s)")
+    with interruptible(world.cancel.set), steps as step:
         step.total(len(plan))
         pool = ThreadPoolExecutor(max_workers=jobs, thread_name_prefix="cell")
         try:
@@ -126,27 +124,6 @@ def _weight(cell: CellSpec, harnesses: Mapping[str, Harness]) -> float:
     """Return what a cell may take beyond the others, in seconds: its harness's start."""
     harness = harnesses.get(cell.adapter)
     return 0.0 if harness is None else harness.capabilities.slow_start_s
-
-
-@contextmanager
-def _interruptible(cancel: threading.Event) -> Iterator[None]:
-    """Turn the first INT or TERM into ``cancel``; the second gets the handler from before."""
-    before = {}
-
-    def ask(number: int, _: FrameType | None) -> None:
-        cancel.set()
-        signal.signal(number, signal.SIG_DFL)
-
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    for number in (signal.SIGINT, signal.SIGTERM):
-        before[number] = signal.signal(number, ask)
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 def _line(record: CellRecord) -> str:

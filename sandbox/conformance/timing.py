@@ -8,12 +8,12 @@ import statistics
 import subprocess
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Self
 
 from sandbox.engine.owner import Ownership
-from sandbox.errors import EngineFailure, PrerequisiteMissing
+from sandbox.errors import EngineFailure, PrerequisiteMissing, SandboxError
 from sandbox.evidence.records import Record
 
 CALL_DEADLINE_S = 120.0
@@ -33,6 +33,19 @@ class Measure(Record):
     def ratio(self) -> float:
         """How many times the docker client's time we take."""
         return self.ours_s / self.docker_s
+
+
+class Unmeasured(Record):
+    """An operation that broke or was not done in time, and why."""
+
+    operation: str
+    image: str
+    failed: str
+
+    @classmethod
+    def because(cls, operation: str, image: str, error: SandboxError) -> Self:
+        """Tell it by what went wrong."""
+        return cls(operation=operation, image=image, failed=error.message)
 
 
 def median_of(
@@ -94,17 +107,26 @@ class DockerCli:
                 *(ref, *_KEEP),
             )
             yield name
-        finally:
-            self.call("rm", "--force", "--volumes", name)
+        except BaseException:
+            with suppress(EngineFailure):  # the first error is the one to tell
+                self.call("rm", "--force", "--volumes", name)
+            raise
+        self.call("rm", "--force", "--volumes", name)
 
-    def call(self, *words: str) -> None:
-        """Run the client; raises EngineFailure with what it says."""
-        ended = subprocess.run(
-            [self.path, *words],
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=CALL_DEADLINE_S,
-        )
+    def call(self, *words: str, deadline_s: float = CALL_DEADLINE_S) -> None:
+        """Run the client; raises EngineFailure with what it says, or at the deadline."""
+        try:
+            ended = subprocess.run(
+                [self.path, *words],
+                capture_output=True,
+                text=True,
+                check=False,
+                timeout=deadline_s,
+            )
+        except subprocess.TimeoutExpired as error:
+            raise EngineFailure(
+                f"docker {words[0]} is not done after {deadline_s:.0f} s",
+                cure="the machine is overloaded: measure when it is quiet",
+            ) from error
         if ended.returncode != 0:
             raise EngineFailure(f"docker {words[0]} failed: {ended.stderr.strip()}")

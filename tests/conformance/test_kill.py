@@ -96,3 +96,13 @@ def test_an_interrupted_run_cleans_up_and_keeps_what_it_saw(engine: Engine, tmp_
     assert containers_of(engine, process.pid) == []
     assert (folder / "cells" / CELL / "exchanges.jsonl").is_file()
     assert (folder / "summary.md").is_file()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=lambda one: one.name)
+def test_a_bench_that_is_ended_leaves_no_container(number: signal.Signals, engine: Engine) -> None:
+    words = ("bench", "--part", "install", "--harness", "codex", "--image", "alpine-3.23")
+    with running(*words) as process:
+        wait_for(lambda: len(containers_of(engine, process.pid)) == 2, process, "both containers")
+        process.send_signal(number)
+        assert process.wait(60) == 130
+    assert containers_of(engine, process.pid) == []
