@@ -8,7 +8,6 @@ import secrets
 import tempfile
 from collections.abc import Generator, Iterable, Sequence
 from contextlib import closing
-from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import NoReturn
 
@@ -20,6 +19,7 @@ from sandbox.commands.engine import add_engine, open_engine
 from sandbox.commands.library import open_library
 from sandbox.conformance.bench import PARTS, bench
 from sandbox.conformance.interrupt import interruptible
+from sandbox.conformance.plan import chosen
 from sandbox.conformance.prepare import prepare_bundles, prepare_images
 from sandbox.conformance.timing import Measure, Unmeasured
 from sandbox.conformance.world import World, choose_way
@@ -116,9 +116,10 @@ def _result(one: Measure | Unmeasured) -> str:
 
 def _matching(kind: str, names: Iterable[str], globs: Sequence[str] | None) -> list[str]:
     """Return the names that one of the globs matches, in the order of the globs."""
-    found = [name for glob in globs or ("*",) for name in sorted(names) if fnmatchcase(name, glob)]
+    known = sorted(names)
+    found = [name for glob in globs or ("*",) for name in chosen(kind, known, [glob])]
     if not found:
-        raise NothingSelected(f"no {kind} matches", cure=f"there are: {', '.join(sorted(names))}")
+        raise NothingSelected(f"no {kind} matches", cure=f"there are: {', '.join(known)}")
     return list(dict.fromkeys(found))
 
 

@@ -77,9 +77,9 @@ def make_plan(axes: Axes, selection: Selection) -> tuple[CellSpec, ...]:
         UsageError: a name without a wildcard that does not exist.
         NothingSelected: the globs leave no cell.
     """
-    harnesses = _chosen("harness", axes.harnesses, selection.harnesses)
-    images = _chosen("image", axes.images, selection.images)
-    scenarios = _chosen("scenario", axes.scenarios, selection.scenarios)
+    harnesses = chosen("harness", axes.harnesses, selection.harnesses)
+    images = chosen("image", axes.images, selection.images)
+    scenarios = chosen("scenario", axes.scenarios, selection.scenarios)
     product = [
         CellSpec(harness=harness, image=image, scenario=scenario)
         for harness in harnesses
@@ -87,7 +87,7 @@ def make_plan(axes: Axes, selection: Selection) -> tuple[CellSpec, ...]:
         for scenario in scenarios
     ]
     every_id = [cell.cell_id for cell in product]
-    wanted = set(_chosen("cell", every_id, selection.cells))
+    wanted = set(chosen("cell", every_id, selection.cells))
     skipped = {cell_id for cell_id in every_id if _matches(cell_id, selection.skip)}
     plan = tuple(cell for cell in product if cell.cell_id in wanted - skipped)
     if not plan:
@@ -98,7 +98,12 @@ def make_plan(axes: Axes, selection: Selection) -> tuple[CellSpec, ...]:
     return plan
 
 
-def _chosen(axis: str, known: Sequence[str], globs: Sequence[str]) -> list[str]:
+def chosen(axis: str, known: Sequence[str], globs: Sequence[str]) -> list[str]:
+    """Return the names of an axis that one of the globs matches; all of them without globs.
+
+    Raises:
+        UsageError: a word without wildcards is none of the names.
+    """
     for glob in globs:
         if not _WILD & set(glob) and glob not in known:
             raise UsageError(f"there is no {axis} {glob!r}", cure=_known(glob, known))

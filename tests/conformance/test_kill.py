@@ -73,7 +73,9 @@ def test_a_killed_run_is_swept_and_a_living_one_is_not(
     living = Ownership.current(run_id="kill-test-living", cell_id="living")
     with Sandbox(engine, image_refs["alpine-3.23"], owner=living) as other:
         folder = tmp_path / "results"
-        with running("conformance", CELL, "--output", str(folder)) as process:
+        # a copy takes long enough to be seen; what a mount's install does is a part of it
+        words = ("conformance", CELL, "--install", "copy", "--output", str(folder))
+        with running(*words) as process:
             wait_for(lambda: PHASES[phase](engine, process.pid, folder), process, phase)
             process.send_signal(signal.SIGKILL)
             process.wait()
