@@ -35,9 +35,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--jobs",
         type=int,
-        default=2 * (os.cpu_count() or 1),
+        default=2 * (os.cpu_count() or 1) + 1,
         metavar="N",
-        help="cells at a time (default: twice the cores, since half of them may only wait)",
+        help="cells at a time (default: twice the cores and one, since half of them may only wait)",
     )
     parser.add_argument(
         "--output",

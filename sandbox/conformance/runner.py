@@ -38,7 +38,7 @@ def run_plan(
     jobs: int,
     run: RunCell = run_cell,
 ) -> None:
-    """Run the cells; ``jobs`` at a time, half of them cells that wait (``Queue``).
+    """Run the cells; ``jobs`` at a time, about half of them cells that wait (``Queue``).
 
     ``record`` is the run's; it may plan more cells than are run here.
 
@@ -96,14 +96,14 @@ class Queue:
     """The order of a plan's cells: the longest first, and those that wait beside those that work.
 
     A cell whose deadline must expire takes that long on any machine and leaves the processors idle
-    meanwhile. At most half of the jobs are such cells while there are others, so that the rest of
-    the plan is done beside them.
+    meanwhile. Half of the jobs, rounded up, are such cells while there are others, so that the rest
+    of the plan is done beside them.
     """
 
     def __init__(
         self, plan: Sequence[CellSpec], harnesses: Mapping[str, Harness], *, jobs: int
     ) -> None:
-        self._most_waiting = max(1, jobs // 2)
+        self._most_waiting = (jobs + 1) // 2
         ordered = sorted(plan, key=lambda cell: _weight(cell, harnesses), reverse=True)
         self._waiting = deque(cell for cell in ordered if _waits(cell))
         self._working = deque(cell for cell in ordered if not _waits(cell))
