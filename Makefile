@@ -41,7 +41,7 @@ test: venv ## the same set-up, then the whole test suite
 .PHONY: test-unit
 test-unit: venv ## the tests that need no engine (seconds)
 	@temp=$$(mktemp -d -p /dev/shm 2>/dev/null || mktemp -d); trap 'rm -rf "$$temp"' EXIT; \
-	PYTEST_DEBUG_TEMPROOT="$$temp" $(PYTEST) --dist worksteal tests/unit tests/broken $(ARGS)
+	TMPDIR="$$temp" PYTEST_DEBUG_TEMPROOT="$$temp" $(PYTEST) --dist worksteal tests/unit tests/broken $(ARGS)
 
 .PHONY: check
 check: venv ## ruff, mypy --strict, import-linter, shellcheck (dash and busybox), shfmt
