@@ -33,7 +33,7 @@ COMMANDS = {
     "images": "list, build, lock and inspect task images",
     "cache": "list what the cache folder holds; remove what nobody needs",
     "egress": "what each harness phones home to, with our settings and with its defaults",
-    "serve": "serve a harness's adapter by the agent contract",
+    "serve": "serve a harness's adapter, or another agent, by the agent contract",
     "schema": "print the JSON Schema of a record, or the OpenAPI document of the agent contract",
     "sweep": "remove containers, networks and volumes that dead runs left",
     "bench": "measure us beside the docker CLI, as ratios",

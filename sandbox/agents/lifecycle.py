@@ -8,17 +8,17 @@
         +--close (fence)----------------> closing --> closed (answer kept for the retry window)
 
 A setup that fails halfway leaves a session that can only be closed. A close that fails leaves the
-session closing, with its state, for another try. Everything not drawn is a ``ConflictError``.
+session closing, with its state, for another try. Whoever serves may close sessions that nobody has
+asked anything of for too long. Everything not drawn is a ``ConflictError``.
 """
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from typing import Generic, TypeVar, cast
+from typing import Generic, cast
 
 from sandbox.agents.contract import (
     ActivateRequest,
@@ -32,31 +32,11 @@ from sandbox.agents.contract import (
     SetupFailed,
 )
 from sandbox.agents.response import AgentResponse
+from sandbox.agents.sessionrecord import SessionRecord, StateT
 from sandbox.errors import CouldNotFindOut
 
-StateT = TypeVar("StateT")
 RETRY_WINDOW_S = 300.0
 STOP_WAIT_S = 60.0
-
-
-@dataclass
-class _Record(Generic[StateT]):
-    """One session; ``lock`` is held by seed and close, and by activate only to begin and end."""
-
-    lock: threading.Lock = field(default_factory=threading.Lock)
-    cancel: threading.Event = field(default_factory=threading.Event)
-    idle: threading.Event = field(default_factory=threading.Event)
-    seeded: SeedRequest | None = None
-    state: StateT | None = None
-    setup_failed: bool = False
-    activated: bool = False
-    closing: bool = False
-    closed_for: EpisodeId | None = None
-    answer: CloseResponse | None = None
-    expires_at: float = float("inf")
-
-    def __post_init__(self) -> None:
-        self.idle.set()
 
 
 class AgentSessions(Generic[StateT]):
@@ -82,7 +62,7 @@ class AgentSessions(Generic[StateT]):
         self._stop_wait_s = stop_wait_s
         self._clock = clock
         self._lock = threading.Lock()
-        self._records: dict[str, _Record[StateT]] = {}
+        self._records: dict[str, SessionRecord[StateT]] = {}
 
     def seed(self, request: SeedRequest) -> SeedResponse:
         """Set a session up; the same request again gives the same answer.
@@ -94,7 +74,7 @@ class AgentSessions(Generic[StateT]):
         name = request.agent_session_id
         self._refuse_closing(name)
         with self._held(name) as record:
-            self._refuse_closed(name, record)
+            record.refuse_closed(name)
             if record.seeded is not None:
                 return self._seeded_before(record, request)
             record.seeded = request
@@ -119,6 +99,7 @@ class AgentSessions(Generic[StateT]):
         try:
             return self._agent.activate_state(state, request, record.cancel)
         finally:
+            record.asked_at = self._clock()
             record.idle.set()
 
     def close(self, request: CloseRequest) -> CloseResponse:
@@ -134,7 +115,7 @@ class AgentSessions(Generic[StateT]):
         name = request.agent_session_id
         self._announce_close(request)
         with self._held(name) as record:
-            self._same_episode(record, request)
+            record.refuse_foreign(request)
             if record.answer is None:
                 record.answer = self._release(name, record)
                 record.state = None
@@ -157,23 +138,38 @@ class AgentSessions(Generic[StateT]):
 
     def close_all(self) -> tuple[str, ...]:
         """Close every session that is open, for a server that ends; say what could not be."""
+        return self._close_each(self._open())
+
+    def close_lapsed(self, lease_s: float) -> tuple[str, ...]:
+        """Close every session that nobody has asked anything of for ``lease_s``; say what failed.
+
+        A setup or an activation that is under way counts as being asked: it has its own deadline.
+        """
+        until = self._clock() - lease_s
+        lapsed = {name: record for name, record in self._open().items() if record.has_lapsed(until)}
+        for record in lapsed.values():
+            record.lapsed = True
+        return self._close_each(lapsed)
+
+    def _open(self) -> dict[str, SessionRecord[StateT]]:
         with self._lock:
-            records = tuple(self._records.items())
-        for _, record in records:
+            return {name: one for name, one in self._records.items() if one.is_open}
+
+    def _close_each(self, records: Mapping[str, SessionRecord[StateT]]) -> tuple[str, ...]:
+        for record in records.values():
             record.cancel.set()
         errors = []
-        for name, record in records:
-            seeded = record.seeded
-            if seeded is None or record.answer is not None:
-                continue
-            request = CloseRequest(agent_session_id=name, episode_id=seeded.episode_id)
+        for name, record in records.items():
+            if record.seeded is None:
+                continue  # its setup failed meanwhile, and left nothing
+            request = CloseRequest(agent_session_id=name, episode_id=record.seeded.episode_id)
             try:
                 self.close(request)
             except Exception as error:  # noqa: BLE001 - the others are closed all the same
                 errors.append(f"agent session {name}: {error}")
         return tuple(errors)
 
-    def _set_up(self, record: _Record[StateT], request: SeedRequest) -> BaseException | None:
+    def _set_up(self, record: SessionRecord[StateT], request: SeedRequest) -> BaseException | None:
         """Run the hook; what failed halfway is kept, and its error is returned."""
         try:
             record.state = self._agent.seed_state(request, record.cancel)
@@ -191,7 +187,7 @@ class AgentSessions(Generic[StateT]):
             )
         return None
 
-    def _seeded_before(self, record: _Record[StateT], request: SeedRequest) -> SeedResponse:
+    def _seeded_before(self, record: SessionRecord[StateT], request: SeedRequest) -> SeedResponse:
         name = request.agent_session_id
         if record.seeded != request:
             raise ConflictError(f"agent session {name} was seeded with another request")
@@ -199,8 +195,8 @@ class AgentSessions(Generic[StateT]):
             raise ConflictError(f"the setup of agent session {name} failed", cure="close it")
         return SeedResponse(agent_session_id=name)
 
-    def _activatable(self, name: str, record: _Record[StateT]) -> StateT:
-        self._refuse_closed(name, record)
+    def _activatable(self, name: str, record: SessionRecord[StateT]) -> StateT:
+        record.refuse_closed(name)
         if record.state is None or record.setup_failed:
             raise ConflictError(f"agent session {name} is not set up", cure="seed it first")
         if record.activated:
@@ -211,25 +207,18 @@ class AgentSessions(Generic[StateT]):
         """Answer at once while a close has the session's lock."""
         record = self._peek(name)
         if record is not None:
-            self._refuse_closed(name, record)
-
-    @staticmethod
-    def _refuse_closed(name: str, record: _Record[StateT]) -> None:
-        if record.answer is not None:
-            raise ConflictError(f"agent session {name} is closed")
-        if record.closing:
-            raise ConflictError(f"agent session {name} is closing")
+            record.refuse_closed(name)
 
     def _announce_close(self, request: CloseRequest) -> None:
         """Stop what runs before waiting for its lock; a setup that is under way ends early."""
         record = self._peek(request.agent_session_id)
         if record is not None and record.answer is None:
-            self._same_episode(record, request)
+            record.refuse_foreign(request)
             if record.seeded is not None:
                 record.closing = True
                 record.cancel.set()
 
-    def _release(self, name: str, record: _Record[StateT]) -> CloseResponse:
+    def _release(self, name: str, record: SessionRecord[StateT]) -> CloseResponse:
         if record.state is None:
             return CloseResponse(agent_session_id=name)
         record.closing = True
@@ -242,33 +231,25 @@ class AgentSessions(Generic[StateT]):
             )
         return self._agent.close_state(record.state)
 
-    @staticmethod
-    def _same_episode(record: _Record[StateT], request: CloseRequest) -> None:
-        seeded = None if record.seeded is None else record.seeded.episode_id
-        episode = seeded or record.closed_for
-        if episode is not None and episode != request.episode_id:
-            raise ConflictError(
-                f"agent session {request.agent_session_id} belongs to another episode"
-            )
-
-    def _peek(self, name: str) -> _Record[StateT] | None:
+    def _peek(self, name: str) -> SessionRecord[StateT] | None:
         with self._lock:
             self._forget_expired()
             return self._records.get(name)
 
     @contextmanager
-    def _held(self, name: str) -> Iterator[_Record[StateT]]:
+    def _held(self, name: str) -> Iterator[SessionRecord[StateT]]:
         """Hold the session's lock; a record that keeps nothing is dropped afterwards."""
         while True:
             with self._lock:
                 self._forget_expired()
-                record = self._records.setdefault(name, _Record())
+                record = self._records.setdefault(name, SessionRecord())
             with record.lock:
                 if self._records.get(name) is not record:
                     continue  # it was dropped while we waited
                 try:
                     yield record
                 finally:
+                    record.asked_at = self._clock()
                     if record.seeded is None and record.answer is None:
                         with self._lock:
                             del self._records[name]

@@ -1,4 +1,4 @@
-"""``sandbox serve HARNESS``: the harness's adapter as an agent server of its own."""
+"""``sandbox serve NAME``: a harness's adapter, or an agent of another package, as a server."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from sandbox.agents.legacyagent import LegacyAgent
 from sandbox.agents.libraryruntimes import LibraryRuntimes
 from sandbox.agents.lifecycle import AgentSessions
 from sandbox.agents.openapi import AgentCard
+from sandbox.agents.registry import GROUP, registered_agent
 from sandbox.agents.server import LocalServer
 from sandbox.agents.session import Options, SupervisedAgent
 from sandbox.commands.engine import add_engine, open_engine
@@ -30,15 +31,25 @@ from sandbox.engine.owner import Ownership
 from sandbox.engine.sandbox import Sandbox
 from sandbox.errors import CouldNotFindOut, ExitCode, UsageError
 from sandbox.harnesses.base import Harness
-from sandbox.harnesses.registry import registered
+from sandbox.harnesses.registry import Registered, registered
 from sandbox.harnesses.source import source_sha256
 from sandbox.progress import Progress, progress
 from sandbox.runtimes.collection import RuntimeCollection
 
+LEASE_S = 4 * 3600.0
+"""How long nobody may ask anything of a session, in seconds; an activation under way is asking."""
+_LOOKS_A_LEASE = 4
+_LOOK_S = 30.0
+
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the options."""
-    parser.add_argument("harness", metavar="HARNESS", help="whose adapter is served")
+    parser.add_argument(
+        "name",
+        metavar="NAME",
+        help="the harness whose adapter is served, or an agent that a package registers "
+        f"(entry points {GROUP})",
+    )
     parser.add_argument("--port", type=int, default=0, metavar="N", help="default: a free one")
     parser.add_argument(
         "--host", default="127.0.0.1", metavar="ADDRESS", help="default: this machine only"
@@ -46,11 +57,18 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--interface",
         choices=get_args(Interface),
-        default="agent-session",
-        help="agent sessions, or /run in images that `sandbox images bake` made",
+        help="agent sessions (default), or /run in images that `sandbox images bake` made",
     )
     parser.add_argument(
         "--image", metavar="NAME", help="task image for sessions that bring no sandbox of their own"
+    )
+    parser.add_argument(
+        "--lease",
+        type=float,
+        default=LEASE_S,
+        metavar="SECONDS",
+        help="close sessions that nobody asked anything of for so long; 0: never "
+        "(default: %(default)g)",
     )
     add_engine(parser)
 
@@ -59,10 +77,22 @@ def run(arguments: argparse.Namespace) -> ExitCode:
     """Serve until INT or TERM; then every session is closed."""
     if not 0 <= arguments.port < 1 << 16:
         raise UsageError(f"--port {arguments.port}: not a port")
+    if arguments.lease < 0:
+        raise UsageError(f"--lease {arguments.lease:g}: not a time", cure="give seconds, or 0")
     known = registered()
-    harness = known.find(arguments.harness)
+    foreign = None if arguments.name in known.names else registered_agent(arguments.name)
+    with progress() as shown:
+        if foreign is None:
+            _serve_harness(known, arguments, shown)
+        else:
+            _refuse_options(arguments, foreign[1])
+            _serve(*foreign, arguments, shown)
+    return ExitCode.OK
+
+
+def _serve_harness(known: Registered, arguments: argparse.Namespace, shown: Progress) -> None:
+    harness = known.find(arguments.name)
     with (
-        progress() as shown,
         open_engine(arguments, shown) as engine,
         open_library(shown, known) as library,
         tempfile.TemporaryDirectory(prefix="sandbox-serve-") as native,
@@ -76,7 +106,14 @@ def run(arguments: argparse.Namespace) -> ExitCode:
             places = EnginePlaces(engine, make=_maker(engine, arguments.image, shown))
             agent = SupervisedAgent(harness, runtimes=runtimes, places=places, options=options)
         _serve(agent, _card(harness, agent, library), arguments, shown)
-    return ExitCode.OK
+
+
+def _refuse_options(arguments: argparse.Namespace, card: AgentCard) -> None:
+    """Refuse what only harnesses can be told: such an agent has its interface and its sandboxes."""
+    if arguments.image is not None:
+        raise UsageError(f"--image: {card.name} is no harness, and makes its own sandboxes")
+    if arguments.interface not in (None, card.interface):
+        raise UsageError(f"--interface {arguments.interface}: {card.name} has {card.interface}")
 
 
 def _serve(
@@ -88,7 +125,7 @@ def _serve(
     server = LocalServer(app, host=arguments.host, port=arguments.port)
     with server, interruptible(asked.set):
         print(server.url, flush=True)
-        asked.wait()
+        _wait(asked, sessions, arguments.lease, shown)
         shown.say("closing the open agent sessions")
         errors = sessions.close_all()
     if errors:
@@ -96,6 +133,16 @@ def _serve(
             f"not everything could be closed: {'; '.join(errors)}", cure="sandbox sweep"
         )
     print("stopped", file=sys.stderr)
+
+
+def _wait(
+    asked: threading.Event, sessions: AgentSessions[Any], lease_s: float, shown: Progress
+) -> None:
+    """Wait for the end; meanwhile close sessions whose lease runs out."""
+    every_s = min(lease_s / _LOOKS_A_LEASE, _LOOK_S) or None
+    while not asked.wait(every_s):
+        for error in sessions.close_lapsed(lease_s):
+            shown.say(f"its lease ran out, and it could not be closed: {error}")
 
 
 def _maker(engine: Engine, image: str | None, shown: Progress) -> Callable[[], Sandbox] | None:

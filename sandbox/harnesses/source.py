@@ -8,10 +8,8 @@ import sys
 from functools import cache
 from pathlib import Path
 
-from sandbox.harnesses.base import Harness
 
-
-def source_sha256(adapter: Harness) -> str | None:
+def source_sha256(adapter: object) -> str | None:
     """Hash the adapter's own module, the modules of its package that it reaches, and their data.
 
     Data are files beside a module that begin with its name (``kilocode_plugin.js``). None when the

@@ -1,28 +1,18 @@
-"""The contract over a real socket: the lifecycle again, and clients and servers that go away."""
+"""The contract over a real socket: clients and servers that go away."""
 
 from __future__ import annotations
 
 import pytest
-from hypothesis import settings
 
 from sandbox.agents.app import agent_app
 from sandbox.agents.lifecycle import AgentSessions
 from tests.unit.agent_server import Clients, Slow, given_up
-from tests.unit.lifecycle_machine import LifecycleOverHttp
 from tests.unit.session_fakes import (
     FakeAgent,
     activate_request,
     in_thread,
     seed_request,
 )
-
-
-class LifecycleOverSocket(LifecycleOverHttp):
-    SOCKET = True
-
-
-TestLifecycleOverSocket = LifecycleOverSocket.TestCase
-TestLifecycleOverSocket.settings = settings(max_examples=8, stateful_step_count=20, deadline=None)
 
 
 @pytest.mark.parametrize("during", ["setup", "run"])

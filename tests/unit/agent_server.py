@@ -29,11 +29,14 @@ IMPATIENT = Patience(setup_s=20, grace_s=20, close_s=20, document_s=20)
 
 
 class Clients:
-    """Asks like ``AgentSessions``, over HTTP; over a real socket when ``socket`` is true."""
+    """Asks like ``AgentSessions``, over HTTP; over a real socket when ``socket`` is true.
 
-    def __init__(self, app: Starlette, *, socket: bool = False) -> None:
+    ``app`` is served here, or is the URL of a server that runs already.
+    """
+
+    def __init__(self, app: Starlette | str, *, socket: bool = False) -> None:
         self._app = app
-        self._socket = socket
+        self._socket = socket or isinstance(app, str)
         self._stack = ExitStack()
         self._clients: dict[str, HttpAgent] = {}
         self.portal: BlockingPortal
@@ -41,7 +44,9 @@ class Clients:
 
     def __enter__(self) -> Self:
         self.portal = self._stack.enter_context(start_blocking_portal("asyncio"))
-        if self._socket:
+        if isinstance(self._app, str):
+            self.url = self._app
+        elif self._socket:
             self.url = self._stack.enter_context(LocalServer(self._app)).url
         return self
 
@@ -49,10 +54,14 @@ class Clients:
         self._stack.close()
 
     def raw(self) -> httpx.AsyncClient:
-        transport = httpx.AsyncHTTPTransport() if self._socket else httpx.ASGITransport(self._app)
-        made = httpx.AsyncClient(transport=transport, base_url=self.url, timeout=20)
+        made = httpx.AsyncClient(transport=self._transport(), base_url=self.url, timeout=20)
         self._stack.callback(lambda: self.portal.call(made.aclose))
         return made
+
+    def _transport(self) -> httpx.AsyncBaseTransport:
+        if self._socket or isinstance(self._app, str):
+            return httpx.AsyncHTTPTransport()
+        return httpx.ASGITransport(self._app)
 
     def of(self, session: str) -> HttpAgent:
         if session not in self._clients:

@@ -56,6 +56,10 @@ class Lifecycle(RuleBasedStateMachine):
         self.sessions = AgentSessions(self.agent, clock=self.clock, retry_window_s=self.WINDOW)
         self.known: dict[str, Expected] = {}
 
+    def own(self, name: str) -> str:
+        """Name a session of this run of the machine."""
+        return name
+
     def expected(self, name: str) -> Expected:
         known = self.known.get(name)
         if known and known.answer and self.clock.now - known.closed_at >= self.WINDOW:
@@ -64,6 +68,7 @@ class Lifecycle(RuleBasedStateMachine):
 
     @rule(name=NAMES, rollout=ROLLOUTS, task=st.sampled_from(["t1", "t2"]), how=st.integers(0, 3))
     def seed(self, name: str, rollout: str, task: str, how: int) -> None:
+        name = self.own(name)
         request = seed_request(name, rollout=rollout, task=task)
         self.agent.seed_fails = {
             2: UnprocessableError("no"),
@@ -94,6 +99,7 @@ class Lifecycle(RuleBasedStateMachine):
 
     @rule(name=NAMES)
     def activate(self, name: str) -> None:
+        name = self.own(name)
         expected = self.expected(name)
         allowed = expected.seeded and not (
             expected.broken or expected.activated or expected.closing or expected.answer
@@ -108,6 +114,7 @@ class Lifecycle(RuleBasedStateMachine):
     @rule(name=NAMES, during=st.sampled_from(["setup", "run"]))
     def cancelled(self, name: str, during: str) -> None:
         """A close arrives while the setup or the activation is under way, from its own thread."""
+        name = self.own(name)
         expected = self.expected(name)
         rollout = expected.seeded.episode_id.rollout_id if expected.seeded else "r1"
         if (during == "setup") != (expected.seeded is None) or expected.answer:
@@ -141,6 +148,7 @@ class Lifecycle(RuleBasedStateMachine):
 
     @rule(name=NAMES, rollout=ROLLOUTS, fails=st.booleans())
     def close(self, name: str, rollout: str, fails: bool) -> None:
+        name = self.own(name)
         expected = self.expected(name)
         request = close_request(name, rollout=rollout)
         owner = expected.seeded.episode_id.rollout_id if expected.seeded else expected.closed_for
@@ -175,17 +183,12 @@ class Lifecycle(RuleBasedStateMachine):
 
 
 class LifecycleOverHttp(Lifecycle):
-    """The same, through the contract's server and client; ``SOCKET``: over a real socket."""
-
-    SOCKET = False
+    """The same, through the contract's server and client."""
 
     @initialize()
     def start(self) -> None:
         super().start()
-        self.server = Clients(
-            agent_app(self.agent, sessions=self.sessions),  # type: ignore[has-type]
-            socket=self.SOCKET,
-        )
+        self.server = Clients(agent_app(self.agent, sessions=self.sessions))  # type: ignore[has-type]
         self.sessions = self.server.__enter__()  # type: ignore[assignment]
 
     def teardown(self) -> None:

@@ -21,6 +21,7 @@ from sandbox.agents.response import AgentResponse
 from sandbox.errors import CouldNotFindOut
 from tests.unit.lifecycle_machine import Lifecycle, LifecycleOverHttp
 from tests.unit.session_fakes import (
+    Clock,
     FakeAgent,
     Held,
     activate_request,
@@ -252,3 +253,47 @@ def test_tool_names_are_unique() -> None:
     tool = {"kind": "direct_http", "name": "x", "required": True, "base_url": "http://x"}
     with pytest.raises(ValueError, match="unique"):
         SeedRequest.model_validate(seed_request().model_dump() | {"tool_accesses": [tool, tool]})
+
+
+# --- leases -----------------------------------------------------------------------------------
+
+
+def test_a_session_that_nobody_asks_for_is_closed_after_its_lease() -> None:
+    agent, clock = FakeAgent(), Clock()
+    sessions = AgentSessions(agent, clock=clock)
+    sessions.seed(seed_request("old"))
+    sessions.close(close_request("fence"))
+    clock.now = 6
+    sessions.seed(seed_request("young"))
+    sessions.activate(activate_request("young"))
+    clock.now = 10
+    assert sessions.close_lapsed(10) == ()
+    assert [held.released for held in agent.made] == [1, 0]
+    with pytest.raises(ConflictError, match="lease"):
+        sessions.activate(activate_request("old"))
+    assert sessions.close(close_request("old")).agent_observations is not None
+
+
+def test_a_close_after_the_lease_that_fails_is_tried_again() -> None:
+    agent, clock = FakeAgent(close_fails=CouldNotFindOut("busy")), Clock()
+    sessions = AgentSessions(agent, clock=clock)
+    sessions.seed(seed_request())
+    clock.now = 10
+    assert sessions.close_lapsed(10) == ("agent session s: busy",)
+    agent.close_fails = None
+    assert sessions.close_lapsed(10) == ()
+    assert agent.made[0].released == 1
+
+
+def test_what_is_under_way_has_no_lease() -> None:
+    agent, clock = FakeAgent(), Clock()
+    sessions = AgentSessions(agent, clock=clock)
+
+    def slow(_: threading.Event) -> None:
+        clock.now += 100
+        assert sessions.close_lapsed(10) == ()
+
+    agent.while_seeding = agent.while_active = slow
+    sessions.seed(seed_request())
+    assert sessions.activate(activate_request()).status == "completed"
+    assert agent.made[0].released == 0

@@ -1,0 +1,121 @@
+"""The lifecycle of agent sessions in a real ``sandbox serve`` process, over its socket."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from hypothesis import settings
+from hypothesis.stateful import initialize, run_state_machine_as_test
+
+from sandbox.agents.contract import ConflictError
+from tests.agents.plug import NAME, Plug
+from tests.conformance.cli import ARGV, sandbox
+from tests.unit.agent_server import Clients, Slow
+from tests.unit.lifecycle_machine import Lifecycle
+from tests.unit.session_fakes import activate_request, close_request, in_thread, seed_request
+
+NUMBERS = itertools.count()
+
+
+@dataclass
+class Served:
+    """A process that serves, what does its hooks, and who asks it."""
+
+    process: subprocess.Popen[str]
+    plug: Plug
+    clients: Clients
+
+    def end(self) -> int:
+        """Ask it to end; its exit code."""
+        self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(60)
+
+
+@contextmanager
+def serving(folder: Path, *words: str) -> Iterator[Served]:
+    with Plug() as plug:
+        env = {**os.environ, **plug.env(folder)}
+        argv = [*ARGV, "serve", NAME, *words]
+        with subprocess.Popen(argv, stdout=subprocess.PIPE, env=env, text=True) as process:
+            try:
+                assert process.stdout is not None
+                with Clients(process.stdout.readline().strip()) as clients:
+                    yield Served(process, plug, clients)
+            finally:
+                process.kill()
+
+
+class LifecycleOfProcess(Lifecycle):
+    """The same machine; its sessions' names are new in each run, for the process remembers them."""
+
+    def __init__(self, served: Served) -> None:
+        super().__init__()
+        self.served, self.number = served, next(NUMBERS)
+
+    @initialize()
+    def start(self) -> None:
+        super().start()
+        self.served.plug.agent = self.agent
+        self.sessions = self.served.clients  # type: ignore[assignment]
+
+    def own(self, name: str) -> str:
+        return f"{name}-{self.number}"
+
+    def wait(self, seconds: float) -> None:
+        """Nothing moves the process's clock: the machine has no such rule here."""
+
+    def teardown(self) -> None:
+        for name, expected in getattr(self, "known", {}).items():
+            if expected.seeded and not expected.answer:
+                rollout = expected.seeded.episode_id.rollout_id
+                self.served.clients.close(close_request(name, rollout=rollout))
+
+
+def test_every_order_of_requests_to_a_served_process(tmp_path: Path) -> None:
+    few = settings(max_examples=12, stateful_step_count=25, deadline=None)
+    with serving(tmp_path) as served:
+        run_state_machine_as_test(lambda: LifecycleOfProcess(served), settings=few)  # type: ignore[no-untyped-call]
+        assert served.end() == 0
+
+
+def test_a_process_that_ends_closes_every_session(tmp_path: Path) -> None:
+    with serving(tmp_path) as served:
+        agent, slow = served.plug.agent, Slow()
+        agent.while_active = slow
+        served.clients.seed(seed_request("a"))
+        served.clients.seed(seed_request("b"))
+        thread, results = in_thread(lambda: served.clients.activate(activate_request("b")))
+        assert slow.begun.wait(10)
+        assert served.end() == 0
+        thread.join(10)
+    assert slow.told.is_set()
+    assert [held.released for held in agent.made] == [1, 1]
+    assert results
+
+
+def test_a_forgotten_session_is_closed_when_its_lease_runs_out(tmp_path: Path) -> None:
+    with serving(tmp_path, "--lease", "0.3") as served:
+        served.clients.seed(seed_request())
+        until = time.monotonic() + 30
+        while not served.plug.agent.made[0].released and time.monotonic() < until:
+            time.sleep(0.02)
+        assert served.clients.close(close_request()).agent_observations is not None
+        with pytest.raises(ConflictError, match="lease"):
+            served.clients.activate(activate_request())
+        assert [held.released for held in served.plug.agent.made] == [1]
+        assert served.end() == 0
+
+
+def test_what_a_served_agent_cannot_be_told_is_refused(tmp_path: Path) -> None:
+    with Plug() as plug:
+        ended = sandbox("serve", NAME, "--image", "alpine-3.23", env=plug.env(tmp_path))
+    assert (ended.code, "--image" in ended.err) == (2, True), ended.err
