@@ -66,7 +66,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> ExitCode:
     """Do it all; the exit code is the judge's."""
     remote = remote_agent(arguments)
-    request = requested(arguments, only=None if remote is None else remote.name)
+    request = requested(arguments, None if remote is None else remote.tested)
     known = baseline(arguments.baseline)
     if arguments.jobs < 1:
         raise UsageError(f"--jobs {arguments.jobs}: at least one cell at a time")
@@ -109,6 +109,7 @@ def _run(
                 conditions=request.conditions,
                 images=images,
                 runtimes=library.entries(),
+                agent=None if remote is None else remote.tested,
             )
         )
         world = World(

@@ -21,7 +21,7 @@ from sandbox.conformance.scenarios import SCENARIOS
 from sandbox.conformance.shard import parse_shard, sharded
 from sandbox.engine.imagebuild.definition import image_definitions
 from sandbox.errors import CouldNotFindOut, NothingSelected, UsageError
-from sandbox.evidence.cell import RunConfiguration, RunRecord
+from sandbox.evidence.cell import RunConfiguration, RunRecord, ServerChoice
 from sandbox.evidence.configuration import differences
 from sandbox.evidence.folder import attempt_folder, cell_folder, find_cells, read_cell
 from sandbox.harnesses.registry import registered
@@ -98,8 +98,8 @@ class Request:
         return before.model_copy(update={"completed_at": None})
 
 
-def requested(arguments: argparse.Namespace, *, only: str | None = None) -> Request:
-    """Return what the options ask for; ``only``: the one harness there is.
+def requested(arguments: argparse.Namespace, agent: ServerChoice | None = None) -> Request:
+    """Return what the options ask for; ``agent``: the server that is tested, the one harness then.
 
     Raises:
         UsageError: options that contradict each other, or a run that cannot go on.
@@ -110,7 +110,8 @@ def requested(arguments: argparse.Namespace, *, only: str | None = None) -> Requ
     if arguments.timings is not None and arguments.shard is None:
         raise UsageError("--timings balances shards", cure="give --shard k/n too")
     if arguments.resume is not None:
-        return _resumed(arguments, only)
+        return _resumed(arguments, agent)
+    only = None if agent is None else agent.name
     if arguments.failed is not None and not is_selective(arguments):
         profile, plan = _failed(arguments.failed, arguments, only)
     else:
@@ -144,7 +145,7 @@ def make_room(run: Path, cells: Sequence[CellSpec]) -> None:
             shutil.rmtree(folder)
 
 
-def _resumed(arguments: argparse.Namespace, only: str | None) -> Request:
+def _resumed(arguments: argparse.Namespace, agent: ServerChoice | None) -> Request:
     folder: Path = arguments.resume
     if arguments.output is not None or arguments.failed is not None:
         raise UsageError("a resumed run keeps its own folder and cells", cure="leave out the rest")
@@ -152,6 +153,8 @@ def _resumed(arguments: argparse.Namespace, only: str | None) -> Request:
     before = record.configuration
     if before is None:
         raise UsageError(f"{folder} says nothing of its configuration", cure=_WRITTEN_BEFORE)
+    _refuse(differences(before, before.model_copy(update={"agent": agent})))
+    only = None if agent is None else agent.name
     plan = tuple(cell_spec(name) for name in before.plan)
     cells = tuple(cell_spec(name) for name in record.cells)
     _refuse_gone((*plan, *cells), only)

@@ -12,7 +12,7 @@ from sandbox.conformance.plan import CellSpec
 from sandbox.conformance.scenario import Scenario
 from sandbox.conformance.scenarios import SCENARIOS
 from sandbox.engine.images import LoadedImage
-from sandbox.evidence.cell import RunConfiguration
+from sandbox.evidence.cell import RunConfiguration, ServerChoice
 from sandbox.runtimes.reports import RuntimeEntry
 
 _ADDRESS = re.compile(r" at 0x[0-9a-f]+")
@@ -29,10 +29,12 @@ def configuration(
     conditions: tuple[str, ...],
     images: Mapping[str, LoadedImage],
     runtimes: Iterable[RuntimeEntry],
+    agent: ServerChoice | None = None,
 ) -> RunConfiguration:
     """Return the configuration of a run of this plan.
 
-    ``images`` are the loaded ones of the cells at hand, ``runtimes`` every locked bundle.
+    ``images`` are the loaded ones of the cells at hand, ``runtimes`` every locked bundle,
+    ``agent`` the server that is tested, if one is.
     """
     shown = {cell.image for cell in plan} & set(images)
     used = {f"{cell.adapter} {images[cell.image].platform}" for cell in plan if cell.image in shown}
@@ -53,6 +55,7 @@ def configuration(
             name: scenario_digest(SCENARIOS[name])
             for name in sorted({cell.scenario for cell in plan})
         },
+        agent=agent,
     )
 
 

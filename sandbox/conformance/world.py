@@ -15,6 +15,7 @@ from sandbox.engine.facts import ImageFacts
 from sandbox.engine.images import LoadedImage
 from sandbox.engine.limits import ReadOnlyMount
 from sandbox.errors import Unsupported
+from sandbox.evidence.cell import ServerChoice
 from sandbox.evidence.records import InstallReceipt
 from sandbox.harnesses.base import Capabilities, Harness
 from sandbox.progress import Progress
@@ -44,6 +45,11 @@ class RemoteAgent:
     capabilities: Capabilities | None = None
     prefixed: bool = False
     card: AgentCard | None = None
+
+    @property
+    def tested(self) -> ServerChoice:
+        """What a run's configuration says of it."""
+        return ServerChoice(url=self.url, name=self.name, interface=self.interface)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,12 +10,21 @@ from sandbox.evidence.expectations import Expectation
 from sandbox.evidence.records import Record, ResourceUse, ScriptReport, Survivor, ToolWitness
 
 
+class ServerChoice(Record):
+    """The agent server that a run tests: where, what cells call it, and how it is asked."""
+
+    url: str
+    name: str
+    interface: Literal["agent-session", "legacy"]
+
+
 class RunConfiguration(Record):
     """What decides a run's results, so that a resumed or merged run is the same run.
 
     ``plan`` are all cell ids before sharding. ``pins`` is version and bundle by ``harness
     platform``, ``images`` the engine's image ID by image name, ``scenarios`` a digest of what is
-    run and expected by scenario name.
+    run and expected by scenario name. ``agent`` is the server of ``--agent-url``, None where our
+    adapters are tested.
     """
 
     profile: str
@@ -28,6 +37,7 @@ class RunConfiguration(Record):
     pins: dict[str, str] = Field(default_factory=dict)
     images: dict[str, str] = Field(default_factory=dict)
     scenarios: dict[str, str] = Field(default_factory=dict)
+    agent: ServerChoice | None = None
 
 
 class RunRecord(Record):

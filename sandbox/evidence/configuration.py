@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from sandbox.evidence.cell import RunConfiguration
+from sandbox.evidence.cell import RunConfiguration, ServerChoice
 
 _SHOWN = 3
+_OF_A_PART = ("cells: ", "agent url: ")
 
 
 def differences(then: RunConfiguration, now: RunConfiguration) -> tuple[str, ...]:
@@ -20,12 +21,13 @@ def differences(then: RunConfiguration, now: RunConfiguration) -> tuple[str, ...
 def conflicts(then: RunConfiguration, now: RunConfiguration) -> tuple[str, ...]:
     """Return the differences that two parts of one run may not have.
 
-    Parts have cells, pins, images and scenarios of their own; what both name must be the same.
+    Parts have cells, pins, images and scenarios of their own, and perhaps an agent server on each
+    machine; what both name must be the same.
     """
     return tuple(
         line
         for line in _all(_common(then, now), _common(now, then))
-        if not line.startswith("cells:")
+        if not line.startswith(_OF_A_PART)
     )
 
 
@@ -48,10 +50,18 @@ def _all(then: RunConfiguration, now: RunConfiguration) -> Iterator[str]:
     if sorted(then.conditions) != sorted(now.conditions):
         before, after = (", ".join(one.conditions) or "none" for one in (then, now))
         yield f"conditions: {before}, now {after}"
+    yield from _agents(then.agent, now.agent)
     yield from _cells(then.plan, now.plan)
     yield from _mapped("pin", then.pins, now.pins)
     yield from _mapped("image", then.images, now.images)
     yield from _mapped("scenario", then.scenarios, now.scenarios)
+
+
+def _agents(then: ServerChoice | None, now: ServerChoice | None) -> Iterator[str]:
+    for name in ServerChoice.model_fields:
+        before, after = getattr(then, name, "none"), getattr(now, name, "none")
+        if before != after:
+            yield f"agent {name}: {before}, now {after}"
 
 
 def _cells(then: Sequence[str], now: Sequence[str]) -> Iterator[str]:

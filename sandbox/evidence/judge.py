@@ -7,7 +7,7 @@ nothing, so an old run can be judged again at any time, with the same result.
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -34,6 +34,7 @@ from sandbox.evidence.results import (
     RunVerdicts,
     exit_code,
     gates,
+    passed_state,
     summarise,
 )
 from sandbox.evidence.stale import stale_entries
@@ -98,12 +99,12 @@ def write_verdicts(run: Path, verdicts: RunVerdicts) -> None:
 def judge_cell(
     evidence: CellEvidence, *, baseline: Baseline, today: dt.date, checks: Iterable[Check]
 ) -> CellResult:
-    """Judge one cell; a refused cell has the one verdict ``cell_run``."""
+    """Judge one cell; a refused cell has the one verdict ``cell_run``, a retried one has it too."""
     cell = evidence.cell
     if cell.refusal is not None:
         verdicts = [_refused(cell)]
     else:
-        verdicts = [check.judge(evidence) for check in checks]
+        verdicts = [*_retried(cell), *(check.judge(evidence) for check in checks)]
     marked = tuple(_marked(cell, verdict, baseline, today) for verdict in verdicts)
     return CellResult(
         cell_id=cell.cell_id, record=cell, verdicts=marked, state=_state(cell, marked)
@@ -150,7 +151,22 @@ def _unknown(cell_id: str, reason: str) -> CellResult:
 def _refused(cell: CellRecord) -> Verdict:
     assert cell.refusal is not None
     cure = f" (what to do: {cell.refusal.cure})" if cell.refusal.cure else ""
-    return _cell_run(Status.ERROR, f"{cell.refusal.kind}: {cell.refusal.reason}{cure}")
+    before = _earlier(cell)
+    again = f"; before that {before}" if before else ""
+    return _cell_run(Status.ERROR, f"{cell.refusal.kind}: {cell.refusal.reason}{cure}{again}")
+
+
+def _retried(cell: CellRecord) -> Iterator[Verdict]:
+    """Yield that a cell ran at last, where the engine failed in earlier attempts."""
+    before = _earlier(cell)
+    if before:
+        tries = len(cell.earlier_attempts)
+        told = {"flaky": f"the engine failed in {tries} of {tries + 1} attempts"}
+        yield _cell_run(Status.PASS, before).model_copy(update=told)
+
+
+def _earlier(cell: CellRecord) -> str:
+    return "; ".join(refusal.reason for refusal in cell.earlier_attempts)
 
 
 def _cell_run(status: Status, reason: str) -> Verdict:
@@ -184,7 +200,7 @@ def _state(cell: CellRecord, verdicts: Sequence[Verdict]) -> CellState:
     failures = [v for v in verdicts if v.status is Status.FAIL]
     if any(v.known is None for v in failures):
         return CellState.FAIL
-    return CellState.KNOWN if failures else CellState.PASS
+    return CellState.KNOWN if failures else passed_state(verdicts)
 
 
 def _verdicts(

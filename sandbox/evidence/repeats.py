@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from sandbox.evidence.results import CellResult, CellState
+from sandbox.evidence.results import CellResult, CellState, passed_state
 from sandbox.evidence.verdict import Status, Verdict
 
 _BAD = (Status.ERROR, Status.FAIL)
@@ -51,4 +51,4 @@ def _state(attempts: Sequence[CellResult], verdicts: Sequence[Verdict]) -> CellS
         return CellState.FAIL
     if any(v.known is None for v in bad):
         return CellState.FLAKY
-    return CellState.KNOWN if bad else CellState.PASS
+    return CellState.KNOWN if bad else passed_state(verdicts)

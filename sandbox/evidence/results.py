@@ -24,7 +24,7 @@ class CellState(StrEnum):
     """A cell in one word.
 
     ``known`` has only failures of the baseline, ``flaky`` only such as repeated runs disagree
-    about, ``refused`` was not run since it cannot work.
+    about, or none, and the engine failed before; ``refused`` was not run since it cannot work.
     """
 
     PASS = "pass"  # noqa: S105 - a state, not a password
@@ -62,9 +62,20 @@ class CellResult(Record):
         return tuple(v for v in self.verdicts if v.status in (Status.FAIL, Status.ERROR))
 
     @property
+    def retried(self) -> tuple[Verdict, ...]:
+        """Passes that took more than one attempt, since the engine failed."""
+        return tuple(v for v in self.verdicts if v.status is Status.PASS and v.flaky is not None)
+
+    @property
     def unknown_failures(self) -> tuple[Verdict, ...]:
         """Failures and errors that no baseline entry covers."""
         return tuple(v for v in self.non_passes if v.known is None)
+
+
+def passed_state(verdicts: Iterable[Verdict]) -> CellState:
+    """Return the state of a cell without failures: the engine may have failed before it ran."""
+    flaky = any(verdict.flaky is not None for verdict in verdicts)
+    return CellState.FLAKY if flaky else CellState.PASS
 
 
 class StaleEntry(Record):

@@ -8,7 +8,7 @@ from typing import Literal
 from sandbox.evidence.records import Record
 
 CELL_RUN = "cell_run"
-"""Check id of the one verdict that a cell has when there is nothing to check."""
+"""Check id of what is said of a cell's running: why there is nothing to check, or how late."""
 
 
 class Status(StrEnum):
@@ -42,7 +42,8 @@ class Verdict(Record):
     """One check's outcome for one cell.
 
     ``known`` is the reason of its baseline entry, ``link`` that entry's. ``flaky`` says how often
-    repeated runs of the cell disagreed (``failed in 1 of 3 attempts``).
+    repeated runs of the cell disagreed (``failed in 1 of 3 attempts``), or that the engine failed
+    before the cell ran: then the verdict is a pass of ``cell_run``.
     """
 
     check: str

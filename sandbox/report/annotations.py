@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from sandbox.evidence.results import RunVerdicts
-from sandbox.evidence.verdict import Tier
+from sandbox.evidence.verdict import Status, Tier
 from sandbox.report.cut import cut
 from sandbox.report.words import findings
 
@@ -31,7 +31,8 @@ def error_lines(run: RunVerdicts, *, most: int = SHOWN) -> tuple[str, ...]:
 def _failures(run: RunVerdicts) -> Iterator[str]:
     for finding in findings(run):
         verdict = finding.verdict
-        if verdict.known is None and verdict.tier is Tier.P0:
+        open_failure = verdict.known is None and verdict.status is not Status.PASS
+        if open_failure and verdict.tier is Tier.P0:
             yield _error(f"{finding.cell_id} {verdict.check} ({verdict.tier})", finding.reason)
 
 

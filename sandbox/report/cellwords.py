@@ -25,6 +25,8 @@ def facts(files: CellFiles) -> Iterator[tuple[str, str]]:
     if cell.engine is not None:
         yield "engine", f"{cell.engine.version} (API {cell.engine.api_version})"
     yield "interface", f"{cell.interface or 'none'}, isolation {cell.isolation or 'none'}"
+    for number, earlier in enumerate(cell.earlier_attempts, start=1):
+        yield f"attempt {number}", f"the engine failed: {earlier.reason}"
     yield "rollout", cell.rollout_id
     witness = files.witness
     if witness is not None and witness.verifier is not None:

@@ -143,10 +143,17 @@ def _test(cell: CellResult, verdict: Verdict) -> Test:
         rawStatus="known" if verdict.known is not None else verdict.status.value,
         tags=(verdict.tier.value, verdict.kind, verdict.group),
         filePath=f"cells/{cell.cell_id}",
-        retries=len(tries) - 1 if tries else None,
+        retries=len(tries) - 1 if tries else _retries(cell, verdict),
         retryAttempts=tries or None,
         flaky=True if verdict.flaky is not None else None,
     )
+
+
+def _retries(cell: CellResult, verdict: Verdict) -> int | None:
+    """Return how often the engine failed before a cell that was not repeated ran."""
+    if cell.record is None or verdict.flaky is None:
+        return None
+    return len(cell.record.earlier_attempts) or None
 
 
 def _attempts(cell: CellResult, check: str) -> tuple[RetryAttempt, ...]:

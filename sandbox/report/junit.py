@@ -1,7 +1,9 @@
 """``junit.xml``: one suite for each harness and image, one case for each check of a cell.
 
 A failure is a failure, "could not find out" is an error; what the baseline knows and what does not
-apply is skipped, with the reason as message. A stale baseline entry is a failed case of its own.
+apply is skipped, with the reason as message. A cell that ran only after the engine had failed has a
+passing case ``cell_run`` with a ``flakyError`` in it (Maven Surefire's form). A stale baseline
+entry is a failed case of its own.
 """
 
 from __future__ import annotations
@@ -9,6 +11,7 @@ from __future__ import annotations
 import re
 
 from junitparser import Error, Failure, JUnitXml, Skipped, TestCase, TestSuite
+from junitparser.xunit2 import FlakyError
 
 from sandbox.evidence.results import CellResult, RunVerdicts, StaleEntry, split_id
 from sandbox.evidence.verdict import Status, Verdict
@@ -47,6 +50,8 @@ def _case(cell: CellResult, verdict: Verdict) -> TestCase:
         case.result = [Error(reason, verdict.tier.value)]
     elif verdict.status is Status.NOT_APPLICABLE:
         case.result = [Skipped(f"not applicable: {reason}")]
+    elif verdict.flaky is not None:
+        case.append(FlakyError(reason, verdict.tier.value))
     return case
 
 

@@ -48,7 +48,7 @@ def _head(run: RunVerdicts) -> Iterator[str]:
         reached = gates.get((harness, image))
         name = reached.value if reached is not None else "none"
         yield line([harness, version_of(run, harness, image), image, name, *map(_cell, cells)])
-    if run.stale or any(cell.non_passes for cell in run.cells):
+    if run.stale or any(findings(run)):
         yield ""
         yield "### Findings"
 

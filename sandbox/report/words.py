@@ -11,7 +11,7 @@ from sandbox.evidence.verdict import Status, Verdict
 
 @dataclass(frozen=True)
 class Finding:
-    """One non-pass: its cell, and the verdict."""
+    """One non-pass, or a pass that took more than one attempt: its cell, and the verdict."""
 
     cell_id: str
     verdict: Verdict
@@ -39,7 +39,7 @@ def cell_label(cell: CellResult) -> str:
         case CellState.FAIL:
             return f"FAIL ({open_failures})"
         case CellState.FLAKY:
-            return f"flaky ({open_failures})"
+            return f"flaky ({open_failures})" if open_failures else "flaky"
         case CellState.KNOWN:
             return f"known ({len(cell.non_passes)})"
         case CellState.REFUSED:
@@ -49,10 +49,11 @@ def cell_label(cell: CellResult) -> str:
 
 
 def findings(run: RunVerdicts) -> Iterator[Finding]:
-    """Yield every non-pass: what nobody knew of first, then what the baseline has."""
+    """Yield every non-pass: what nobody knew of, what the baseline has; then what was retried."""
     found = [Finding(cell.cell_id, v) for cell in run.cells for v in cell.non_passes]
     yield from (finding for finding in found if finding.verdict.known is None)
     yield from (finding for finding in found if finding.verdict.known is not None)
+    yield from (Finding(cell.cell_id, v) for cell in run.cells for v in cell.retried)
 
 
 def totals(run: RunVerdicts) -> str:

@@ -17,7 +17,7 @@ from sandbox.evidence.judge import judge, write_verdicts
 from sandbox.evidence.records import ToolStatus
 from sandbox.evidence.results import CellState, CellVerdicts, RunVerdicts
 from sandbox.evidence.verdict import Status, Tier
-from tests.broken.defects import tool_status, with_observed, with_witness
+from tests.broken.defects import tool_status, with_cell, with_observed, with_witness
 from tests.broken.goodcells import START, good, write
 
 TODAY = dt.date(2027, 1, 1)
@@ -270,6 +270,28 @@ def test_a_check_that_fails_in_some_attempts_is_flaky_and_fails(tmp_path: Path) 
     assert (flaky.check, flaky.flaky) == ("tool_status", "failed in 1 of 3 attempts")
     assert [attempt.state.value for attempt in cell.attempts] == ["pass", "fail", "pass"]
     assert judged(run, known()).exit_code == 0
+
+
+def retried(files: CellFiles) -> CellFiles:
+    gone = Refusal(kind="error", reason="the container is gone")
+    return with_cell(files, earlier_attempts=(gone,))
+
+
+@pytest.mark.parametrize("attempts", [1, 2])
+def test_a_pass_after_the_engine_failed_is_flaky_and_passes(attempts: int, tmp_path: Path) -> None:
+    run = repeated(tmp_path, *[good()] * (attempts - 1), retried(good()))
+    (cell,) = judged(run).cells
+    assert (cell.state, judged(run).exit_code) == (CellState.FLAKY, 0)
+    (told,) = cell.retried
+    assert (told.check, told.reason) == ("cell_run", "the container is gone")
+
+
+def test_other_failures_count_after_the_engine_failed_too(tmp_path: Path) -> None:
+    found = judged(run_of(tmp_path, retried(wrong_status())))
+    assert (found.cells[0].state, found.exit_code) == (CellState.FAIL, 1)
+    again = judged(run_of(tmp_path / "2", retried(refused("error"))))
+    assert again.exit_code == 4
+    assert "before that the container is gone" in again.cells[0].verdicts[0].reason
 
 
 def test_what_fails_in_every_attempt_is_not_flaky(tmp_path: Path) -> None:

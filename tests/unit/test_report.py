@@ -6,6 +6,7 @@ import datetime as dt
 import io
 import json
 from pathlib import Path
+from xml.etree import ElementTree as ET
 
 import pytest
 from junitparser import Error, Failure, JUnitXml, Skipped, TestSuite
@@ -260,6 +261,31 @@ def test_a_flaky_cell_is_called_so_everywhere() -> None:
     assert one.retryAttempts is not None
     assert [attempt.status for attempt in one.retryAttempts] == ["passed", "failed"]
     assert "failed in 1 of 2 attempts" in report_files(run)["junit.xml"]
+
+
+def test_a_cell_that_the_engine_broke_before_is_flaky_everywhere_and_passes() -> None:
+    gone = Refusal(kind="error", reason="the container is gone")
+    run = run_of(with_cell(good(), earlier_attempts=(gone,)), good("tool_failure"))
+    texts, said = report_files(run), "the engine failed in 1 of 2 attempts"
+    assert (run.exit_code, run.summary.cells["flaky"]) == (0, 1)
+    table = render(run, width=200)
+    assert "flaky codex/debian-12/tool_success cell_run (P0)" in table
+    assert f"{said}: the container is gone" in table
+    assert f"{said}: the container is gone" in summary(run)
+    assert "🎲 flaky" in summary(run)
+    assert error_lines(run) == ()
+    cell = Results.model_validate_json(texts["results.json"]).cells[0]
+    assert (cell.state, cell.verdicts[0].reason) == ("flaky", "the container is gone")
+    (test,) = [
+        test
+        for test in Report.model_validate_json(texts["ctrf.json"]).results.tests
+        if test.name == "cell_run"
+    ]
+    assert (test.status, test.flaky, test.retries) == ("passed", True, 1)
+    case = next(ET.fromstring(texts["junit.xml"]).iter("testcase"))
+    assert case.get("name") == "cell_run"
+    assert [one.tag for one in case] == ["flakyError"]
+    assert case[0].get("message") == f"{said}: the container is gone"
 
 
 def test_results_are_read_back_strictly() -> None:

@@ -13,7 +13,7 @@ from sandbox.conformance.configuration import scenario_digest
 from sandbox.conformance.plan import cell_spec
 from sandbox.conformance.scenarios import SCENARIOS
 from sandbox.errors import NothingSelected, UsageError
-from sandbox.evidence.cell import Refusal, RunConfiguration, RunRecord
+from sandbox.evidence.cell import Refusal, RunConfiguration, RunRecord, ServerChoice
 from sandbox.evidence.configuration import conflicts, differences
 from sandbox.evidence.folder import CellFiles, attempt_folder, cell_folder, write_run
 from tests.broken.defects import with_witness
@@ -113,6 +113,31 @@ def test_another_configuration_is_refused_with_the_difference(
         requested(options("--resume", str(run), *words))
 
 
+AGENT = ServerChoice(url="http://127.0.0.1:8000", name="codex", interface="agent-session")
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "line"),
+    [
+        (None, {}, "agent url: none, now http://127.0.0.1:8000"),
+        (AGENT, {"url": "http://127.0.0.1:9"}, "agent url: http://127.0.0.1:8000, now http:"),
+        (AGENT, {"name": "mine"}, "agent name: codex, now mine"),
+        (AGENT, {"interface": "legacy"}, "agent interface: agent-session, now legacy"),
+        (AGENT, None, "agent name: codex, now none"),
+    ],
+    ids=["ours-before", "url", "name", "interface", "ours-now"],
+)
+def test_another_agent_server_is_refused_with_the_difference(
+    before: ServerChoice | None, now: dict[str, str] | None, line: str, tmp_path: Path
+) -> None:
+    run = run_of(tmp_path / "run", configuration=CONFIGURATION.model_copy(update={"agent": before}))
+    other = None if now is None else AGENT.model_copy(update=now)
+    with pytest.raises(UsageError, match=line):
+        requested(options("--resume", str(run)), other)
+    same = requested(options("--resume", str(run)), before)
+    assert len(same.cells) == len(CELLS)
+
+
 def test_other_pins_images_and_scenarios_are_refused_with_the_difference(tmp_path: Path) -> None:
     request = requested(options("--resume", str(run_of(tmp_path / "run"))))
     now = CONFIGURATION.model_copy(
@@ -176,6 +201,15 @@ def test_shards_are_balanced_by_an_earlier_run(tmp_path: Path) -> None:
 def test_parts_of_a_run_conflict_only_in_what_both_name() -> None:
     other = CONFIGURATION.model_copy(update={"plan": CELLS[:1], "images": {"alpine": "sha256:x"}})
     assert conflicts(CONFIGURATION, other) == ()
+    one, two = (
+        CONFIGURATION.model_copy(update={"agent": AGENT.model_copy(update={"url": url})})
+        for url in ("http://a", "http://b")
+    )
+    assert conflicts(one, two) == ()
+    assert conflicts(CONFIGURATION, two) == (
+        "agent name: none, now codex",
+        "agent interface: none, now agent-session",
+    )
     wrong = CONFIGURATION.model_copy(update={"images": {"debian-12": "sha256:x"}})
     assert conflicts(CONFIGURATION, wrong) == ("image debian-12: sha256:b, now sha256:x",)
     turned = CONFIGURATION.model_copy(update={"plan": CELLS[::-1]})
