@@ -30,7 +30,6 @@ from sandbox.agents.stages import (
     Ledger,
     Seeded,
     StageFailure,
-    expect_gradable,
 )
 from sandbox.errors import CouldNotFindOut
 
@@ -135,7 +134,7 @@ class _Run:
                 )
             )
         with self.ledger.stage("agent", "activate"):
-            response = self.ledger.response = self._agent.activate(
+            response = self._agent.activate(
                 ActivateRequest(
                     agent_session_id=episode.agent_session_id,
                     input=episode.prompt,
@@ -143,8 +142,7 @@ class _Run:
                     endpoint=seeded.endpoint,
                 )
             )
-        self.ledger.outcome = response.outcome
-        expect_gradable(response, step="activate")
+        self.ledger.take(response, episode, step="activate")
 
     def _expect_not_cancelled(self) -> None:
         if self._cancel.is_set():

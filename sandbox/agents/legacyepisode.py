@@ -20,7 +20,7 @@ from sandbox.agents.legacy import (
     SandboxOrder,
     VerifyRow,
 )
-from sandbox.agents.stages import Episode, EpisodeResult, Failed, Ledger, expect_gradable
+from sandbox.agents.stages import Episode, EpisodeResult, Failed, Ledger
 
 
 class RunClient(Protocol):
@@ -69,9 +69,8 @@ def run_legacy_episode(
             order = resources.order()
         with ledger.stage("agent", "run"):
             row = agent.run(_row(episode, order), cancel=stop)
-        ledger.response, ledger.outcome = row.response, row.response.outcome
         ledger.observations = row.ng_agent_observations
-        expect_gradable(row.response, step="run")
+        ledger.take(row.response, episode, step="run")
         with ledger.stage("verification", "verify"):
             ledger.reward = _reward(row, resources.reward)
     except Failed as failed:

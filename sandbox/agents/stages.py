@@ -44,13 +44,18 @@ class Seeded:
 
 @dataclass(frozen=True, kw_only=True)
 class Episode:
-    """What is attempted; ``deadline_s`` is the task's own agent deadline in seconds."""
+    """What is attempted; ``deadline_s`` is the task's own agent deadline in seconds.
+
+    ``rejection`` tells why the model refused the task at once, None when it did not. It is there
+    only where such a task is graded; elsewhere it is a failure.
+    """
 
     agent_session_id: str
     episode_id: EpisodeId
     task_id: TaskId
     prompt: str
     deadline_s: float
+    rejection: Callable[[], str | None] | None = None
 
 
 _CLASSES = {
@@ -88,6 +93,7 @@ class StageFailure:
 class EpisodeResult:
     """What an episode leaves. ``reward`` None exactly when there is a ``failure``.
 
+    ``rejection``: why the model refused the task at once, of a task that is graded all the same.
     ``response`` of a failed episode is its partial response. ``cleanup_errors`` happened beside.
     ``phases`` are durations in seconds by step.
     """
@@ -99,6 +105,7 @@ class EpisodeResult:
     observations: Observations
     cleanup_errors: tuple[str, ...]
     phases: dict[str, float]
+    rejection: str | None = None
 
 
 class Failed(Exception):
@@ -117,6 +124,7 @@ class Ledger:
     failure: StageFailure | None = None
     response: AgentResponse | None = None
     outcome: Outcome | None = None
+    rejection: str | None = None
     observations: Observations | None = None
     cleanup_errors: list[str] = field(default_factory=list)
     phases: dict[str, float] = field(default_factory=dict)
@@ -154,18 +162,34 @@ class Ledger:
             or nothing_observed("episode", "the agent gave no observations"),
             cleanup_errors=tuple(self.cleanup_errors),
             phases=self.phases,
+            rejection=self.rejection,
         )
 
+    def take(self, response: AgentResponse, episode: Episode, *, step: str) -> None:
+        """Take the answer of the step that let the agent work.
 
-def expect_gradable(response: AgentResponse, *, step: str) -> Outcome | None:
-    """Return the outcome that the response tells of, where a verifier may judge the work.
+        Raises:
+            Failed: nobody may judge the work, and the episode does not grade a refused task.
+        """
+        self.response, self.outcome = response, response.outcome
+        ended_by_itself = self.phases[step] < episode.deadline_s
+        if episode.rejection is not None and ended_by_itself and _may_be_rejected(response):
+            self.rejection = episode.rejection()
+        if self.rejection is None:
+            expect_gradable(response, step=step)
 
-    Raises:
-        Failed: nobody may.
-    """
+
+def _may_be_rejected(response: AgentResponse) -> bool:
+    """Whether the run was clean: nothing but the model's answers kept it from an end."""
+    outcome = response.outcome
+    return outcome is None or outcome.kind is not OutcomeKind.INFRASTRUCTURE_FAILURE
+
+
+def expect_gradable(response: AgentResponse, *, step: str) -> None:
+    """Raise Failed unless the response tells of an outcome that a verifier may judge."""
     outcome = response.outcome
     if outcome is None and response.status != "failed":
-        return None
+        return
     if outcome is None:
         said = response.error.message if response.error else "no reason given"
         outcome = Outcome(kind=OutcomeKind.FAILED, reason=said)
@@ -180,7 +204,6 @@ def expect_gradable(response: AgentResponse, *, step: str) -> Outcome | None:
                 terminal=outcome.kind is not OutcomeKind.INFRASTRUCTURE_FAILURE,
             )
         )
-    return outcome
 
 
 def failure_of(error: Exception, *, stage: Stage, step: str) -> StageFailure:

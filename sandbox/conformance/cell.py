@@ -254,6 +254,7 @@ class _Cell:
             task_id=TaskId(task_source=TASK_SOURCE, task_id=self._scenario.name),
             prompt=self._scenario.prompt,
             deadline_s=self._scenario.deadline_s + slow_start_s,
+            rejection=task.rejection if self._scenario.expectation.grades_rejection else None,
         )
         return self._driver.attempt(
             episode,
@@ -320,7 +321,9 @@ class _Cell:
         failure = result.failure
         if failure is None:
             assert result.reward is not None
-            return joined.success(reward=result.reward, response=response)
+            return joined.success(
+                reward=result.reward, response=response, rejection=result.rejection
+            )
         return joined.failure(
             kind=failure.kind,
             failure_class=failure.failure_class,

@@ -21,6 +21,7 @@ from sandbox.engine.link import ModelLink, open_link
 from sandbox.engine.owner import Ownership
 from sandbox.engine.sandbox import Sandbox
 from sandbox.errors import SandboxError
+from sandbox.evidence.capture import capture, is_rejection
 from sandbox.evidence.cell import Teardown, VerifierResult, WitnessRecord
 from sandbox.evidence.records import EgressEvent, Exchange, FileChange
 from sandbox.model.server import ModelServer
@@ -178,6 +179,13 @@ class Task:
     def exchanges(self) -> tuple[Exchange, ...]:
         """Return what the model server saw so far."""
         return () if self.server is None else self.server.exchanges()
+
+    def rejection(self) -> str | None:
+        """Return why the model refused the task at once; None when it did not."""
+        calls = capture(self.exchanges())
+        if not is_rejection(calls):
+            return None
+        return f"the model refused the task: {len(calls)} request(s) answered with HTTP 400"
 
     def egress(self) -> tuple[EgressEvent, ...] | None:
         """Return the names that were looked up; None when nobody could see them."""

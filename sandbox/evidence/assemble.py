@@ -11,7 +11,7 @@ from sandbox.evidence.capture import capture, capture_record
 from sandbox.evidence.expectations import Stage
 from sandbox.evidence.join import join
 from sandbox.evidence.records import Exchange, Observations
-from sandbox.evidence.rows import FailureRow, ModelCallCapture, SuccessRow, Trajectory
+from sandbox.evidence.rows import REJECTED, FailureRow, ModelCallCapture, SuccessRow, Trajectory
 from sandbox.evidence.trajectory import trajectory_of
 
 
@@ -26,16 +26,21 @@ class Assembled:
     capture: ModelCallCapture
 
     def success(
-        self, *, reward: float, response: JsonValue, mask_sample: bool = False
+        self, *, reward: float, response: JsonValue, rejection: str | None = None
     ) -> SuccessRow:
-        """Return the row of an episode that its verifier graded."""
+        """Return the row of an episode that its verifier graded.
+
+        ``rejection``: why the model refused the task at once, where it did.
+        """
         return SuccessRow(
             task_id=self.task_id,
             rollout_id=self.rollout_id,
             reward=reward,
             evaluation_completed=True,
-            mask_sample=mask_sample,
+            mask_sample=rejection is not None,
             response=response,
+            failure_kind=None if rejection is None else REJECTED,
+            failure_reason=rejection,
             ng_agent_observations=self.observations,
             ng_trajectory=self.trajectory,
             ng_model_call_capture=self.capture,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Literal
 
 from sandbox.evidence import payloads
@@ -71,6 +71,11 @@ def says_something(call: CapturedCall) -> bool:
     return is_completed(call) and any(
         not isinstance(item, ReasoningItem) for item in payloads.answer(call.dialect, call.response)
     )
+
+
+def is_rejection(calls: Sequence[CapturedCall]) -> bool:
+    """Whether the model refused the task at once (HTTP 400), and never gave any output."""
+    return bool(calls) and all(call.status_code == 400 for call in calls)
 
 
 def error_category(exchange: Exchange) -> ErrorCategory | None:

@@ -50,8 +50,9 @@ class Ending(Record):
     (None: no row with a reward may exist). ``tools`` is how many scripted tool calls must run;
     ``timed_out`` whether the deadline must have stopped the run, ``stopped`` whether somebody's
     request must have; ``failure_stage`` the stage of an expected failure row. ``lacks``: a
-    capability whose absence alone makes this end legitimate. ``unwanted``: an honest end that is
-    not what the scenario asks for, so that the outcome alone fails, and not all that follows.
+    capability whose absence alone makes this end legitimate. ``rejected``: the row is of a task
+    that the model refused at once, and says so. ``unwanted``: an honest end that is not what the
+    scenario asks for, so that the outcome alone fails, and not all that follows.
     """
 
     exchanges: tuple[StatusRun, ...]
@@ -63,6 +64,7 @@ class Ending(Record):
     stopped: bool = False
     failure_stage: Stage | None = None
     lacks: Capability | None = None
+    rejected: bool = False
     unwanted: bool = False
 
     @model_validator(mode="after")
@@ -71,6 +73,8 @@ class Ending(Record):
             raise ValueError("a rollout row needs a reward, a failure row has none")
         if (self.row == "failure") != (self.failure_stage is not None):
             raise ValueError("a failure row needs a failure_stage, a rollout row has none")
+        if self.rejected and self.row != "rollout":
+            raise ValueError("only a graded task is one that was rejected")
         return self
 
 
@@ -85,7 +89,8 @@ class Expectation(Ending):
     as a gap tells of lost records; ``subagents`` how many must have been started;
     ``verifier_calls`` how many model calls the verifier makes; ``companion`` whether another agent
     session works in the same sandbox; ``reactivated`` whether the closed session is activated
-    again, which must be refused.
+    again, which must be refused. ``grades_rejection``: a task that the model refuses at once is
+    graded; it is a failure otherwise, and in any case once the model has given output.
     """
 
     proves: str
@@ -99,6 +104,7 @@ class Expectation(Ending):
     verifier_calls: int = Field(default=0, ge=0)
     companion: bool = False
     reactivated: bool = False
+    grades_rejection: bool = False
 
     def legitimate(self, capabilities: Mapping[str, object]) -> tuple[Ending, ...]:
         """Return the best ending and its alternatives for a harness with these capabilities."""

@@ -24,6 +24,9 @@ from sandbox.evidence.records import (
     ToolStatus,
 )
 
+REJECTED = "rejected"
+"""``failure_kind`` of a graded row whose task the model refused at once."""
+
 
 class ResponseMetadata(Record):
     """How a model call ended (TE-1)."""
@@ -127,7 +130,11 @@ class ModelCallCapture(Record):
 
 
 class SuccessRow(Record):
-    """The row of an episode that a verifier graded (``rollouts.jsonl``)."""
+    """The row of an episode that a verifier graded (``rollouts.jsonl``).
+
+    ``failure_kind`` is ``REJECTED`` where the model refused the task at once, with its reason; such
+    a row is masked, since there is nothing in it to train on.
+    """
 
     task_id: str
     rollout_id: str

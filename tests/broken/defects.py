@@ -353,6 +353,7 @@ def _form() -> Iterable[Defect]:
         {
             "outcome_class",
             "no_silent_zero",
+            "rejected_task",
             "verifier_outcome",
             "tool_status",
             "tool_output",

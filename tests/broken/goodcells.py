@@ -364,7 +364,11 @@ class _Walk:
                 phases={"sandbox": 0.4, "seed": 1.5, "activate": 3.0},
                 capabilities={**CAPABILITIES, "dialect": self.dialect, **self._shown()},
             ),
-            row=parts.success(reward=expected.reward, response=self._response())
+            row=parts.success(
+                reward=expected.reward,
+                response=self._response(),
+                rejection="refused" if expected.rejected else None,
+            )
             if expected.reward is not None
             else parts.failure(
                 kind="model_error", stage=expected.failure_stage or "agent", message="status 400"

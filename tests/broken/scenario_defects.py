@@ -21,7 +21,7 @@ from sandbox.evidence.records import (
     ToolResultItem,
     ToolStatus,
 )
-from sandbox.evidence.rows import TokenStats
+from sandbox.evidence.rows import REJECTED, TokenStats
 from tests.broken.defects import (
     Defect,
     conversation,
@@ -140,8 +140,55 @@ def _roots(record: Record) -> Record | None:
     return _replaced(ToolCall, invocation_id=SESSION)(record)
 
 
+def _rejected(files: CellFiles) -> CellFiles:
+    """Grade a failed cell as a rejected task, with a verifier's zero."""
+    zero = with_row(
+        zero_row(files), failure_kind=REJECTED, failure_reason="refused", mask_sample=True
+    )
+    return with_witness(zero, verifier=VerifierResult(reward=0.0, detail="no probe-1.txt"))
+
+
+def _rejections() -> Iterable[Defect]:
+    check, zero = "rejected_task", frozenset({"outcome_class", "verifier_outcome"})
+    yield Defect(
+        check=check,
+        name="where the scenario does not allow it",
+        files=lambda: _rejected(good("model_error")),
+        also=zero,
+    )
+    yield Defect(
+        check=check,
+        name="after the model had answered",
+        files=lambda: _rejected(good("late_rejection")),
+        also=zero,
+    )
+    yield Defect(
+        check=check,
+        name="of a run that was stopped",
+        files=lambda: with_receipt(good("rejected_task"), stopped=True, return_code=None),
+        also=frozenset({"outcome_class"}),
+    )
+    yield Defect(
+        check=check,
+        name="not masked",
+        files=lambda: with_row(good("rejected_task"), mask_sample=False),
+    )
+    yield Defect(
+        check="no_silent_zero",
+        name="a rejected task that its row does not name",
+        files=lambda: with_row(good("rejected_task"), failure_kind=None, failure_reason=None),
+        also=frozenset({"rejected_task"}),
+    )
+    yield Defect(
+        check="error_sequence",
+        name="a rate limit asked again and again",
+        files=lambda: good("endless_429", statuses=[429] * 21),
+    )
+
+
 def _defects() -> Iterable[Defect]:
     yield from _outcomes()
+    yield from _rejections()
     yield from _counts()
     yield from _tools()
     yield from _owners()

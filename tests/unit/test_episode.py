@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pytest
 
@@ -116,9 +116,11 @@ class FakeResources:
         self.stage._step("release")
 
 
-def run(stage: Stage, cancel: threading.Event | None = None) -> EpisodeResult:
+def run(
+    stage: Stage, episode: Episode = EPISODE, cancel: threading.Event | None = None
+) -> EpisodeResult:
     return run_episode(
-        EPISODE, agent=FakeAgentClient(stage), resources=FakeResources(stage), cancel=cancel
+        episode, agent=FakeAgentClient(stage), resources=FakeResources(stage), cancel=cancel
     )
 
 
@@ -190,6 +192,30 @@ def test_the_log_of_a_turn_without_an_answer_is_in_the_message() -> None:
     assert result.failure.message == "r; its log ends: ECONNREFUSED"
 
 
+REFUSING = "the model refused the task"
+
+
+@pytest.mark.parametrize("kind", ["failed", "no_model_call", None])
+@pytest.mark.parametrize("rejection", [REFUSING, None])
+def test_a_task_that_the_model_refused_at_once_is_graded_where_the_episode_says_so(
+    kind: str | None, rejection: str | None
+) -> None:
+    stage = Stage(answer=response(kind, status="failed"), reward=0.0)
+    result = run(stage, replace(EPISODE, rejection=lambda: rejection))
+    assert (result.reward, result.rejection) == ((0.0 if rejection else None), rejection)
+    assert ("verify" in stage.calls) == (result.failure is None) == (rejection is not None)
+    assert run(Stage(answer=stage.answer)).failure is not None
+
+
+def test_only_a_clean_run_can_be_a_refused_task() -> None:
+    asked = replace(EPISODE, rejection=lambda: REFUSING)
+    broken = run(Stage(answer=response("infrastructure_failure", status="failed")), asked)
+    assert (broken.reward, broken.rejection) == (None, None)
+    late = replace(asked, deadline_s=1e-9)
+    stopped = run(Stage(answer=response("no_model_call", status="failed")), late)
+    assert (stopped.reward, stopped.rejection) == (None, None)
+
+
 @pytest.mark.parametrize("reward", [0.0, 0.5, 1.0])
 def test_a_turn_cut_short_by_its_deadline_is_graded(reward: float) -> None:
     result = run(Stage(answer=response("incomplete", status="incomplete"), reward=reward))
@@ -258,7 +284,7 @@ def test_cancelling_ends_the_activation_and_says_so() -> None:
 
     stage.while_active = work
     stage.answer = response("infrastructure_failure", status="failed")
-    result = run(stage, cancel)
+    result = run(stage, cancel=cancel)
     assert result.failure is not None
     assert (result.failure.kind, result.failure.terminal) == ("cancelled", False)
     assert stage.calls.count("close") == 1
@@ -274,7 +300,7 @@ def test_a_cancelled_turn_is_never_graded() -> None:
         assert stage.cancelled.wait(10)
 
     stage.while_active = work
-    result = run(stage, cancel)
+    result = run(stage, cancel=cancel)
     assert result.reward is None
     assert result.failure is not None
     assert result.failure.kind == "cancelled"

@@ -8,10 +8,13 @@ from sandbox.conformance.scenario import EVERYWHERE, Scenario, marker, probe
 from sandbox.conformance.scenarios.expected import completed, failing, gave_up, ok, ran_out, some
 from sandbox.conformance.scenarios.tools import DONE
 from sandbox.evidence.expectations import Ending, Expectation, StatusRun
+from sandbox.evidence.records import InvocationStatus
 from sandbox.model.faults import Fault, StatusFault
 from sandbox.model.script import Script
 
 _RETRY_AFTER = {"retry-after": "1"}
+_MOST_TRIES = 20
+"""Tries within ``ENDLESS_429``'s deadline that still have pauses between them."""
 
 
 def one_tool(*faults: Fault, reachable: bool = True) -> Callable[[str], Script]:
@@ -32,8 +35,9 @@ def _refused(status: int, proves: str) -> Expectation:
     return failing(proves, gave_up(some(status)))
 
 
-def _endless(status: int, proves: str) -> Expectation:
-    return failing(proves, gave_up(some(status)), ran_out(some(status)))
+def _endless(status: int, proves: str, *, at_most: int | None = None) -> Expectation:
+    tries = StatusRun(status=status, at_most=at_most)
+    return failing(proves, gave_up(tries), ran_out(tries))
 
 
 def lost(status: int) -> tuple[Ending, Ending]:
@@ -51,6 +55,36 @@ MODEL_ERROR = Scenario(
     profiles=EVERYWHERE,
     expectation=_refused(
         400, "a refused model request ends as a failure record, never as a graded zero"
+    ),
+)
+REJECTED_TASK = Scenario(
+    name="rejected_task",
+    script=_always(400, "the prompt is longer than the context"),
+    graded=(marker(1),),
+    deadline_s=60.0,
+    expectation=failing(
+        "a task that the model refuses at once may be graded: where its owner says so, and masked",
+        Ending(
+            exchanges=(some(400),),
+            outcomes=(InvocationStatus.FAILED,),
+            row="rollout",
+            reward=0.0,
+            rejected=True,
+        ),
+        grades_rejection=True,
+    ),
+)
+LATE_REJECTION = Scenario(
+    name="late_rejection",
+    script=one_tool(
+        StatusFault(at=tuple(range(2, 12)), status=400, message="the context is exceeded")
+    ),
+    graded=(marker(1),),
+    deadline_s=60.0,
+    expectation=failing(
+        "a refusal after the model has answered is a failure, also where refused tasks are graded",
+        gave_up(ok(1), some(400), tools=1),
+        grades_rejection=True,
     ),
 )
 AUTH_ERROR = Scenario(
@@ -87,7 +121,11 @@ ENDLESS_429 = Scenario(
     name="endless_429",
     script=_always(429, "too many requests"),
     deadline_s=30.0,
-    expectation=_endless(429, "a rate limit without an end is a failure record, never a zero"),
+    expectation=_endless(
+        429,
+        "a rate limit without an end is tried a few times, then a failure record, never a zero",
+        at_most=_MOST_TRIES,
+    ),
 )
 RETRY_500 = Scenario(
     name="retry_500",
@@ -126,6 +164,8 @@ UNREACHABLE = Scenario(
 
 SCENARIOS = (
     MODEL_ERROR,
+    REJECTED_TASK,
+    LATE_REJECTION,
     AUTH_ERROR,
     RETRY_429,
     RETRY_429_PLAIN,

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from sandbox.evidence.capture import is_rejection
 from sandbox.evidence.checks.check import check
 from sandbox.evidence.records import InvocationStatus
-from sandbox.evidence.rows import FailureRow, SuccessRow
-from sandbox.evidence.verdict import Outcome, Tier, judged_by, not_applicable
+from sandbox.evidence.rows import REJECTED, FailureRow, SuccessRow
+from sandbox.evidence.verdict import Outcome, Tier, failed, judged_by, not_applicable
 from sandbox.evidence.view import CellEvidence
 
 
@@ -66,14 +67,41 @@ def no_silent_zero(cell: CellEvidence) -> Outcome:
             return judged_by([])
         return not_applicable("the row is a failure and carries no reward")
     faults = []
-    if not cell.completed_calls:
+    refused = cell.row.failure_kind == REJECTED and is_rejection(cell.calls)
+    if not cell.completed_calls and not refused:
         faults.append(f"no model call completed, yet the row has reward {cell.row.reward}")
-    elif not cell.said_anything:
+    elif cell.completed_calls and not cell.said_anything:
         faults.append(f"no answer of the model said anything, yet the reward is {cell.row.reward}")
     if not cell.row.evaluation_completed:
         faults.append(f"reward {cell.row.reward} without a completed evaluation")
     if cell.witness.verifier is None:
         faults.append(f"reward {cell.row.reward} although no verifier was called")
+    return judged_by(faults)
+
+
+@check(
+    tier=Tier.P0,
+    kind="semantic",
+    group="TE-6",
+    why="a refusal graded where nobody allowed it, or after an answer, is a wrong zero",
+)
+def rejected_task(cell: CellEvidence) -> Outcome:
+    """A row of a rejected task is masked, allowed by the scenario, and has refusals (400) alone."""
+    row = cell.row
+    if not isinstance(row, SuccessRow) or row.failure_kind != REJECTED:
+        if cell.expected.rejected:
+            return failed("expected the row of a rejected task, saw another")
+        return not_applicable("no task was graded as rejected")
+    faults = []
+    if not cell.cell.expectation.grades_rejection:
+        faults.append("the task was graded as rejected, which the scenario does not allow")
+    if not is_rejection(cell.calls):
+        statuses = ", ".join(str(call.status_code) for call in cell.calls) or "none"
+        faults.append(f"expected nothing but refusals (400), saw {statuses}")
+    if cell.was_stopped:
+        faults.append("the run was stopped: nobody knows what the model would have said")
+    if not row.mask_sample:
+        faults.append("the row is not masked, and has nothing to train on")
     return judged_by(faults)
 
 
@@ -122,4 +150,4 @@ def script_followed(cell: CellEvidence) -> Outcome:
     return judged_by(faults)
 
 
-CHECKS = (outcome_class, no_silent_zero, verifier_outcome, script_followed)
+CHECKS = (outcome_class, no_silent_zero, rejected_task, verifier_outcome, script_followed)
