@@ -46,8 +46,8 @@ class Seeded:
 class Episode:
     """What is attempted; ``deadline_s`` is the task's own agent deadline in seconds.
 
-    ``rejection`` tells why the model refused the task at once, None when it did not. It is there
-    only where such a task is graded; elsewhere it is a failure.
+    ``rejection`` tells why the model refused a task at once that is graded all the same; None: it
+    did not, or such a task is a failure.
     """
 
     agent_session_id: str
@@ -55,7 +55,7 @@ class Episode:
     task_id: TaskId
     prompt: str
     deadline_s: float
-    rejection: Callable[[], str | None] | None = None
+    rejection: Callable[[], str | None] = lambda: None
 
 
 _CLASSES = {
@@ -173,13 +173,13 @@ class Ledger:
         """
         self.response, self.outcome = response, response.outcome
         ended_by_itself = self.phases[step] < episode.deadline_s
-        if episode.rejection is not None and ended_by_itself and _may_be_rejected(response):
+        if ended_by_itself and may_be_rejected(response):
             self.rejection = episode.rejection()
         if self.rejection is None:
             expect_gradable(response, step=step)
 
 
-def _may_be_rejected(response: AgentResponse) -> bool:
+def may_be_rejected(response: AgentResponse) -> bool:
     """Whether the run was clean: nothing but the model's answers kept it from an end."""
     outcome = response.outcome
     return outcome is None or outcome.kind is not OutcomeKind.INFRASTRUCTURE_FAILURE

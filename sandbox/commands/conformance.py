@@ -9,7 +9,7 @@ from pathlib import Path
 
 from sandbox.commands.agent import add_agent, remote_agent
 from sandbox.commands.conditions import add_conditions
-from sandbox.commands.engine import add_engine, open_engine
+from sandbox.commands.engine import add_engine, leaving_nothing, open_engine
 from sandbox.commands.folders import new_folder
 from sandbox.commands.library import open_library
 from sandbox.commands.reporting import add_gate, baseline, conclude
@@ -125,12 +125,13 @@ def _run(
             way=way,
             conditions=request.conditions,
         )
-        for number in range(1, request.repeat + 1):
-            attempt = replace(world, folder=attempt_folder(folder, number))
-            attempt.folder.mkdir(parents=True, exist_ok=True)
-            cells = missing(attempt.folder, request.cells)
-            make_room(attempt.folder, cells)
-            run_plan(cells, attempt, record=record, jobs=arguments.jobs)
+        with leaving_nothing(engine, record.run_id, shown):
+            for number in range(1, request.repeat + 1):
+                attempt = replace(world, folder=attempt_folder(folder, number))
+                attempt.folder.mkdir(parents=True, exist_ok=True)
+                cells = missing(attempt.folder, request.cells)
+                make_room(attempt.folder, cells)
+                run_plan(cells, attempt, record=record, jobs=arguments.jobs)
 
 
 def _folder(request: Request, arguments: argparse.Namespace) -> Path:

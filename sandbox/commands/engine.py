@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from sandbox.engine.client import Engine
 from sandbox.engine.host import ensure_engine
 from sandbox.engine.sweep import SweepReport, sweep
+from sandbox.errors import EngineFailure
 from sandbox.progress import Progress
 
 
@@ -34,10 +37,23 @@ def open_engine(arguments: argparse.Namespace, progress: Progress) -> Engine:
     return engine
 
 
+@contextmanager
+def leaving_nothing(engine: Engine, run_id: str, progress: Progress) -> Iterator[None]:
+    """At the end, remove what a failing engine kept the run from removing."""
+    try:
+        yield
+    finally:
+        try:
+            removed = sweep(engine, include_run=run_id).removed
+            say_swept(SweepReport(removed=removed), progress)
+        except EngineFailure as error:
+            progress.say(f"something of the run may be left, for the next sweep: {error.message}")
+
+
 def say_swept(swept: SweepReport, progress: Progress) -> None:
     """Say in lines what a sweep removed, and what a person has to look at."""
     if swept.removed:
         kinds = ", ".join(f"{item.kind} {item.name}" for item in swept.removed)
-        progress.say(f"removed what dead runs left: {kinds}")
+        progress.say(f"removed what runs left: {kinds}")
     for kept in swept.unsettled:
         progress.say(f"left in place: {kept.item.kind} {kept.item.name}: {kept.reason}")

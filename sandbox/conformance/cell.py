@@ -254,7 +254,7 @@ class _Cell:
             task_id=TaskId(task_source=TASK_SOURCE, task_id=self._scenario.name),
             prompt=self._scenario.prompt,
             deadline_s=self._scenario.deadline_s + slow_start_s,
-            rejection=task.rejection if self._scenario.expectation.grades_rejection else None,
+            rejection=task.rejection,
         )
         return self._driver.attempt(
             episode,

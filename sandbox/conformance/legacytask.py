@@ -17,6 +17,7 @@ from sandbox.agents.legacy import (
 from sandbox.agents.legacyepisode import Order
 from sandbox.agents.resources import resources_app
 from sandbox.agents.server import LocalServer
+from sandbox.agents.stages import may_be_rejected
 from sandbox.conformance.task import MODEL, Task
 from sandbox.engine.attach import AttachedSandbox, remove_owned
 from sandbox.errors import ContainerGone, EngineFailure
@@ -71,7 +72,9 @@ class LegacyTask(Task):
             raise UnprocessableError(
                 f"the run's sandbox is not {asked.container_id}", cure=f"POST {SEED_SESSION}"
             )
-        reward = self.verify(asked.response) if asked.response.gradable else None
+        said = asked.response
+        rejected = may_be_rejected(said) and self.rejection() is not None
+        reward = self.verify(said) if said.gradable or rejected else None
         self._observe(self._beside)
         self._observed = True
         return VerifyResponse(reward=reward)

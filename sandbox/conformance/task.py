@@ -181,9 +181,9 @@ class Task:
         return () if self.server is None else self.server.exchanges()
 
     def rejection(self) -> str | None:
-        """Return why the model refused the task at once; None when it did not."""
+        """Return why a task that is graded then was refused at once; None when it was not."""
         calls = capture(self.exchanges())
-        if not is_rejection(calls):
+        if not (self._scenario.expectation.grades_rejection and is_rejection(calls)):
             return None
         return f"the model refused the task: {len(calls)} request(s) answered with HTTP 400"
 

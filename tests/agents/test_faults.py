@@ -7,6 +7,7 @@ that had no answer in time would say so in its message.
 from __future__ import annotations
 
 import gc
+import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -27,10 +28,15 @@ from sandbox.agents.response import AgentResponse
 from sandbox.agents.session import Options, Session, SupervisedAgent
 from sandbox.agents.stages import Episode, EpisodeResult, Seeded
 from sandbox.engine.client import Engine
+from sandbox.engine.host import ensure_engine
+from sandbox.engine.images import ensure_image, image_definition
 from sandbox.engine.owner import Ownership
 from sandbox.engine.sandbox import Sandbox
+from sandbox.engine.sweep import sweep
 from sandbox.errors import SandboxError
+from sandbox.progress import PlainProgress
 from tests.agents.test_session_sandbox import ENDPOINT, FINISH, WORK, SandboxRuntimes, folders
+from tests.contract.second_engine import NEEDS, second_engine, stop
 from tests.contract.severed import Severable
 from tests.unit.agent_fakes import ScriptHarness
 
@@ -201,6 +207,35 @@ def cut_off(engine: Engine, tmp_path: Path, image: str) -> tuple[object, list[st
         return ended(result), [error.partition(":")[0] for error in result.cleanup_errors]
 
 
+@NEEDS[0]
+@NEEDS[1]
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_the_engine_is_stopped_and_started_during_the_activation(tmp_path: Path) -> None:
+    quiet = PlainProgress(quiet=True)
+    with second_engine() as daemon, ExitStack() as stack:
+        engine = stack.enter_context(ensure_engine(quiet, daemon=daemon))
+        image = ensure_image(engine, image_definition("alpine-3.23"), quiet)
+        owner = Ownership.current(run_id="faults", cell_id="engine-restarted")
+        box = stack.enter_context(Sandbox(engine, image.ref, owner=owner, workdir=WORK))
+        stage = staged(box, tmp_path, stack)
+        stage.harness.script = f"{FINISH}; sleep 507"
+
+        def restart() -> None:
+            stop(daemon, signal.SIGTERM)
+            ensure_engine(quiet, daemon=daemon).close()
+
+        watching = stage.when_running("sleep 507", restart)
+        result = stage.run()
+        watching.join()
+        assert ended(result) == ("agent", "activate", *INFRASTRUCTURE)
+        assert [error.partition(":")[0] for error in result.cleanup_errors] == ["release"]
+        with Engine.connect(daemon.host) as again:
+            swept = sweep(again, include_run=owner.run_id)
+            assert [item.name for item in swept.removed] == [box.name]
+            assert again.sdk.api.containers(all=True) == []
+    gc.collect()  # the SDK leaves a socket open whose connecting failed
+
+
 @pytest.mark.parametrize(
     ("script", "kind"),
     [
@@ -220,6 +255,19 @@ def test_what_runs_in_the_sandbox_breaks(stage: Stage, script: str, kind: str) -
     else:
         final = kind != "infrastructure_failure"
         assert ended(result) == ("agent", "activate", kind, final)
+    assert stage.task.left == []
+    assert result.cleanup_errors == ()
+
+
+def test_the_disk_fills_up_during_the_setup(stage: Stage) -> None:
+    def fill() -> None:
+        fill = 'cat /dev/zero >"$(ls -d /tmp/sandbox-*)/fill" 2>/dev/null; true'
+        stage.task.box.exec(["sh", "-c", fill], deadline_s=60)
+
+    stage.runtimes.while_installing = fill
+    result = stage.run()
+    assert ended(result) == ("agent", "seed", *INFRASTRUCTURE)
+    assert "space" in result.failure.message
     assert stage.task.left == []
     assert result.cleanup_errors == ()
 
