@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import json
-import signal
-import subprocess
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 
 import pytest
 
-from sandbox.agents.client import HttpAgent, agent_at
+from sandbox.agents.client import agent_at
 from sandbox.agents.contract import (
     CloseRequest,
     ConflictError,
@@ -24,7 +21,7 @@ from sandbox.engine.client import Engine
 from sandbox.engine.sandbox import Sandbox
 from sandbox.harnesses.codex import CODEX
 from sandbox.harnesses.source import source_sha256
-from tests.conformance.cli import ARGV, sandbox
+from tests.conformance.cli import sandbox, serving
 
 EPISODE = EpisodeId(rollout_id="r")
 
@@ -40,23 +37,8 @@ def close(name: str) -> CloseRequest:
     return CloseRequest(agent_session_id=name, episode_id=EPISODE)
 
 
-@contextmanager
-def serving(*words: str) -> Iterator[HttpAgent]:
-    with subprocess.Popen(
-        [*ARGV, "serve", *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    ) as process:
-        try:
-            assert process.stdout is not None
-            with agent_at(process.stdout.readline().strip()) as agent:
-                yield agent
-            process.send_signal(signal.SIGTERM)
-            assert process.wait(60) == 0
-        finally:
-            process.kill()
-
-
 def test_a_served_adapter_keeps_the_contract(engine: Engine, make: Callable[..., Sandbox]) -> None:
-    with serving("codex") as agent:
+    with serving("codex") as served, agent_at(served.url) as agent:
         described = agent.describe()
         assert described.interfaces == ("agent-session",)
         assert described.card is not None

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import os
-import signal
-import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,7 +15,7 @@ from hypothesis.stateful import initialize, run_state_machine_as_test
 
 from sandbox.agents.contract import ConflictError
 from tests.agents.plug import NAME, Plug
-from tests.conformance.cli import ARGV, sandbox
+from tests.conformance.cli import Served, sandbox, serving
 from tests.unit.agent_server import Clients, Slow
 from tests.unit.lifecycle_machine import Lifecycle
 from tests.unit.session_fakes import activate_request, close_request, in_thread, seed_request
@@ -27,37 +24,28 @@ NUMBERS = itertools.count()
 
 
 @dataclass
-class Served:
+class Plugged:
     """A process that serves, what does its hooks, and who asks it."""
 
-    process: subprocess.Popen[str]
+    process: Served
     plug: Plug
     clients: Clients
 
-    def end(self) -> int:
-        """Ask it to end; its exit code."""
-        self.process.send_signal(signal.SIGTERM)
-        return self.process.wait(60)
-
 
 @contextmanager
-def serving(folder: Path, *words: str) -> Iterator[Served]:
-    with Plug() as plug:
-        env = {**os.environ, **plug.env(folder)}
-        argv = [*ARGV, "serve", NAME, *words]
-        with subprocess.Popen(argv, stdout=subprocess.PIPE, env=env, text=True) as process:
-            try:
-                assert process.stdout is not None
-                with Clients(process.stdout.readline().strip()) as clients:
-                    yield Served(process, plug, clients)
-            finally:
-                process.kill()
+def plugged(folder: Path, *words: str) -> Iterator[Plugged]:
+    with (
+        Plug() as plug,
+        serving(NAME, *words, env=plug.env(folder)) as process,
+        Clients(process.url) as clients,
+    ):
+        yield Plugged(process, plug, clients)
 
 
 class LifecycleOfProcess(Lifecycle):
     """The same machine; its sessions' names are new in each run, for the process remembers them."""
 
-    def __init__(self, served: Served) -> None:
+    def __init__(self, served: Plugged) -> None:
         super().__init__()
         self.served, self.number = served, next(NUMBERS)
 
@@ -82,20 +70,19 @@ class LifecycleOfProcess(Lifecycle):
 
 def test_every_order_of_requests_to_a_served_process(tmp_path: Path) -> None:
     few = settings(max_examples=12, stateful_step_count=25, deadline=None)
-    with serving(tmp_path) as served:
+    with plugged(tmp_path) as served:
         run_state_machine_as_test(lambda: LifecycleOfProcess(served), settings=few)  # type: ignore[no-untyped-call]
-        assert served.end() == 0
 
 
 def test_a_process_that_ends_closes_every_session(tmp_path: Path) -> None:
-    with serving(tmp_path) as served:
+    with plugged(tmp_path) as served:
         agent, slow = served.plug.agent, Slow()
         agent.while_active = slow
         served.clients.seed(seed_request("a"))
         served.clients.seed(seed_request("b"))
         thread, results = in_thread(lambda: served.clients.activate(activate_request("b")))
         assert slow.begun.wait(10)
-        assert served.end() == 0
+        assert served.process.end() == 0
         thread.join(10)
     assert slow.told.is_set()
     assert [held.released for held in agent.made] == [1, 1]
@@ -103,7 +90,7 @@ def test_a_process_that_ends_closes_every_session(tmp_path: Path) -> None:
 
 
 def test_a_forgotten_session_is_closed_when_its_lease_runs_out(tmp_path: Path) -> None:
-    with serving(tmp_path, "--lease", "0.3") as served:
+    with plugged(tmp_path, "--lease", "0.3") as served:
         served.clients.seed(seed_request())
         until = time.monotonic() + 30
         while not served.plug.agent.made[0].released and time.monotonic() < until:
@@ -112,7 +99,6 @@ def test_a_forgotten_session_is_closed_when_its_lease_runs_out(tmp_path: Path) -
         with pytest.raises(ConflictError, match="lease"):
             served.clients.activate(activate_request())
         assert [held.released for held in served.plug.agent.made] == [1]
-        assert served.end() == 0
 
 
 def test_what_a_served_agent_cannot_be_told_is_refused(tmp_path: Path) -> None:

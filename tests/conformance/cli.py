@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 ARGV = (sys.executable, "-m", "sandbox")
@@ -35,3 +37,35 @@ def sandbox(
 
 def start(*words: str) -> subprocess.Popen[bytes]:
     return subprocess.Popen([*ARGV, *words], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+
+@dataclass(frozen=True)
+class Served:
+    """A ``sandbox serve`` process, and where it listens."""
+
+    process: subprocess.Popen[str]
+    url: str
+
+    def end(self) -> int:
+        """Ask it to end; its exit code."""
+        self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(60)
+
+
+@contextmanager
+def serving(*words: str, env: Mapping[str, str] | None = None) -> Iterator[Served]:
+    """Serve while the block runs; it ends well, or the test fails."""
+    with subprocess.Popen(
+        [*ARGV, "serve", *words],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, **(env or {})},
+    ) as process:
+        try:
+            assert process.stdout is not None
+            served = Served(process, process.stdout.readline().strip())
+            yield served
+            assert served.end() == 0
+        finally:
+            process.kill()
