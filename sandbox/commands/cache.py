@@ -9,6 +9,9 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from sandbox.commands.sizes import megabytes
+from sandbox.conformance.baked import baked_entries
+from sandbox.engine.bake import remove_image
+from sandbox.engine.client import Engine
 from sandbox.engine.imagecache import image_folder, needed_images, needed_wheels
 from sandbox.errors import ExitCode
 from sandbox.harnesses.registry import registered
@@ -36,6 +39,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
             metavar="FILE",
             help="another pins.toml whose lock counts too; may be given again",
         )
+        action.add_argument(
+            "--engine",
+            action="store_true",
+            help="also the images that `sandbox images bake` and legacy cells made on the engine",
+        )
         action.add_argument("--json", action="store_true", help="print JSON")
         if name == "prune":
             action.add_argument("--dry-run", action="store_true", help="only say what would go")
@@ -47,15 +55,32 @@ def run(arguments: argparse.Namespace) -> ExitCode:
     with ExitStack() as stack:  # a lock that cannot be read ends it: it may name anything
         libraries = [stack.enter_context(RuntimeLibrary(pins)) for pins in (None, *sorted(others))]
         found = [entry for shelf in _shelves(libraries) for entry in entries_of(shelf)]
+        bundles = {entry.sha256 for library in libraries for entry in library.entries()}
+        engine = stack.enter_context(Engine.connect()) if arguments.engine else None
+        if engine is not None:
+            found += baked_entries(engine, bundles)
+        return _answer(arguments, found, engine)
+
+
+def _answer(
+    arguments: argparse.Namespace, found: list[CacheEntry], engine: Engine | None
+) -> ExitCode:
     if arguments.action == "prune":
         found = [entry for entry in found if entry.state == "unneeded"]
         if not arguments.dry_run:
-            found = [entry for entry in found if prune(entry)]
+            found = [entry for entry in found if _pruned(entry, engine)]
     if arguments.json:
         print(json.dumps([entry.model_dump(mode="json") for entry in found], indent=2))
     else:
         print("\n".join(_lines(arguments, found)))
     return ExitCode.OK
+
+
+def _pruned(entry: CacheEntry, engine: Engine | None) -> bool:
+    if entry.kind != "baked":
+        return prune(entry)
+    assert engine is not None
+    return remove_image(engine, str(entry.path))
 
 
 def _shelves(libraries: Sequence[RuntimeLibrary]) -> Iterator[Shelf]:

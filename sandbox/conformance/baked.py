@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterator
+from pathlib import Path
+from typing import Literal
+
 from sandbox.cache import cache_root, locked
-from sandbox.engine.bake import commit, find
+from sandbox.engine.bake import commit, find, made_images
 from sandbox.engine.client import Engine
+from sandbox.engine.imagebuild.store import EngineStore
 from sandbox.engine.images import LoadedImage
 from sandbox.engine.owner import Ownership
 from sandbox.engine.sandbox import Sandbox
@@ -13,8 +18,10 @@ from sandbox.evidence.records import Record
 from sandbox.runtimes.collection import RuntimeCollection
 from sandbox.runtimes.install import install
 from sandbox.runtimes.library import RuntimeLibrary
+from sandbox.runtimes.reports import CacheEntry
 
 FOLDER = "/opt/sandbox"
+_IMAGE, _BUNDLE = "baked.image", "baked.bundle"
 _ON_PATH = """
 mkdir -p /usr/local/bin && ln -s -- "$1/bin/$2" "/usr/local/bin/$2"
 """
@@ -53,7 +60,7 @@ def bake(
     """
     bundle = library.ensure_bundle(harness, image.platform)
     ref = f"sandbox-baked/{image.name}:{harness}-{bundle.version}-{bundle.sha256[:12]}"
-    labels = {"baked.image": image.image_id, "baked.bundle": bundle.sha256}
+    labels = {_IMAGE: image.image_id, _BUNDLE: bundle.sha256}
     with locked(cache_root() / "baked" / f"-{bundle.sha256}-{image.name}"):
         found = find(engine, ref, labels=labels)
         if found is None:
@@ -71,3 +78,20 @@ def bake(
                     )
                 found = commit(engine, box, reference=ref, labels=labels)
     return BakedImage(ref=ref, image_id=found, bundle_sha256=bundle.sha256)
+
+
+def baked_entries(engine: Engine, bundles: Collection[str]) -> Iterator[CacheEntry]:
+    """Yield the baked images of an engine as entries of the cache; their paths are references.
+
+    Needed is one of a bundle that a lock of today names (``bundles``: their SHA-256), whose task
+    image is still there.
+
+    Raises:
+        EngineFailure: the engine failed.
+    """
+    store = EngineStore(engine)
+    for made in made_images(engine, label=_BUNDLE):
+        state: Literal["needed", "used", "unneeded"] = "used" if made.used else "unneeded"
+        if made.labels[_BUNDLE] in bundles and store.find(made.labels[_IMAGE]) is not None:
+            state = "needed"
+        yield CacheEntry(kind="baked", path=Path(made.name), size=made.size, state=state)

@@ -66,11 +66,15 @@ class VerifyEntry(Record):
 class CacheEntry(Record):
     """One line of `cache list`: something in the cache folder, ``size`` in bytes on the disk.
 
+    A ``baked`` one is an image on the engine: ``path`` is its reference, ``size`` the engine's.
+
     ``state``: needed by a lock or recipe of today; used by a living process; or neither, so that
     `cache prune` removes it.
     """
 
-    kind: Literal["artifact", "bundle", "tree", "tool", "proof", "image", "wheel", "temporary"]
+    kind: Literal[
+        "artifact", "bundle", "tree", "tool", "proof", "image", "wheel", "baked", "temporary"
+    ]
     path: Path
     size: int
     state: Literal["needed", "used", "unneeded"]

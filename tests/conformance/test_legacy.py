@@ -4,12 +4,20 @@ from __future__ import annotations
 
 import json
 import re
+import uuid
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from sandbox.conformance.baked import baked_entries
+from sandbox.engine.bake import commit, remove_image
 from sandbox.engine.client import Engine
+from sandbox.engine.images import ensure_image, image_definition
+from sandbox.engine.owner import Ownership
+from sandbox.engine.sandbox import Sandbox
+from sandbox.progress import PlainProgress
 from tests.conformance.cli import sandbox
 
 pytestmark = pytest.mark.docker
@@ -68,6 +76,41 @@ def test_codex_gives_equal_evidence_both_ways(engine: Engine, tmp_path: Path) ->
     assert interfaces == ["agent-session", "legacy"]
     assert evidence(legacy) == evidence(session)
     assert evidence(session)["sandbox"]
+
+
+@pytest.fixture
+def baked(engine: Engine) -> Iterator[str]:
+    """Give an image of a bundle that no lock names."""
+    name = f"sandbox-baked/busybox-only:test-{uuid.uuid4().hex[:8]}"
+    task = ensure_image(engine, image_definition("busybox-only"), PlainProgress(quiet=True))
+    with Sandbox(engine, task.ref, owner=Ownership.current(run_id="baked")) as box:
+        labels = {"baked.image": task.image_id, "baked.bundle": "0" * 64}
+        commit(engine, box, reference=name, labels=labels)
+    yield name
+    remove_image(engine, name)
+
+
+def test_a_baked_image_of_a_bundle_that_no_lock_names_is_not_needed(
+    engine: Engine, baked: str
+) -> None:
+    def states(bundles: set[str]) -> dict[str, str]:
+        return {str(entry.path): entry.state for entry in baked_entries(engine, bundles)}
+
+    listed = sandbox("cache", "list", "--engine", "--json")
+    assert {"baked", "unneeded"} <= {
+        word
+        for entry in json.loads(listed.out)
+        if entry["path"] == baked
+        for word in (entry["kind"], entry["state"])
+    }
+    assert states({"0" * 64})[baked] == "needed"
+    with Sandbox(engine, baked, owner=Ownership.current(run_id="baked")):
+        assert states(set())[baked] == "used"
+        assert not remove_image(engine, baked)
+    assert states(set())[baked] == "unneeded"
+    assert remove_image(engine, baked)
+    assert remove_image(engine, baked)
+    assert baked not in states(set())
 
 
 def test_an_image_that_there_is_none_of_is_not_baked(engine: Engine) -> None:
