@@ -16,6 +16,14 @@ Libc = Literal["glibc", "musl", "none"]
 ARCHITECTURES = {"x86_64": "x64", "amd64": "x64", "aarch64": "arm64", "arm64": "arm64"}
 LIBC_WORDS = {"glibc": "gnu", "musl": "musl"}
 SHELLS = {"dash": "dash", "busybox": "ash", "bash": "bash"}
+# The levels of the x86-64 psABI (3.1.1, table 3.1), each with what it adds, as Linux calls it in
+# /proc/cpuinfo: pni is SSE3, abm is LZCNT; xsave stands for OSXSAVE.
+CPU_LEVELS = {
+    "x86-64": "cmov cx8 fpu fxsr mmx syscall sse sse2",
+    "x86-64-v2": "cx16 lahf_lm popcnt pni sse4_1 sse4_2 ssse3",
+    "x86-64-v3": "avx avx2 bmi1 bmi2 f16c fma abm movbe xsave",
+    "x86-64-v4": "avx512f avx512bw avx512cd avx512dq avx512vl",
+}
 VERSION = re.compile(r"\b(\d+\.\d+(?:\.\d+)?)\b")
 
 
@@ -39,6 +47,7 @@ class ImageFacts(BaseModel):
         libraries: shared libraries in the folders that loaders search: the name that programs ask
             for to the name of the file behind it ("libstdc++.so.6" to "libstdc++.so.6.0.30").
         architecture: "x64", "arm64", or the kernel's word for another one.
+        cpu: the level of the machine's x64 CPU ("x86-64-v3"); None where it is not known.
         platform: "linux-x64-gnu" and the like; None where ours has no word for it.
         user: the user's name; None when the user has none (a bare uid).
         home: HOME as the engine sets it for a command.
@@ -57,6 +66,7 @@ class ImageFacts(BaseModel):
     loaders: tuple[str, ...]
     libraries: Mapping[str, str]
     architecture: str
+    cpu: str | None
     platform: str | None
     uid: int
     gid: int
@@ -97,6 +107,7 @@ def parse_facts(text: str, *, image_env: Mapping[str, str]) -> ImageFacts:
         loaders=loaders,
         libraries=_libraries(said["library"]),
         architecture=architecture,
+        cpu=_cpu(said["cpu_flags"]) if architecture == "x64" else None,
         platform=_platform(architecture, libc),
         uid=int(said["uid"][0]),
         gid=int(said["gid"][0]),
@@ -159,6 +170,16 @@ def _platform(architecture: str, libc: Libc) -> str | None:
     if word is None or architecture not in ARCHITECTURES.values():
         return None
     return f"linux-{architecture}-{word}"
+
+
+def _cpu(flags: list[str]) -> str | None:
+    here = set((_first(flags) or "").split())
+    found = None
+    for level, added in CPU_LEVELS.items():
+        if not here.issuperset(added.split()):
+            break
+        found = level
+    return found
 
 
 def _shell(said: Mapping[str, list[str]]) -> str:

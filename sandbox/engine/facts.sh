@@ -104,6 +104,11 @@ system() {
     if has uname; then
         fact machine "$(uname -m)"
     fi
+    while IFS=':' read -r name value; do
+        case $name in
+        flags*) fact cpu_flags "$value" && break ;;
+        esac
+    done </proc/cpuinfo
     if [ -r /etc/os-release ]; then
         while IFS='=' read -r name value; do
             case $name in

@@ -85,7 +85,7 @@ def assemble(
     used = [ingredients[name] for name in artifacts_of(runtime)]
     said = _manifest(harness, pin, runtime, used=used, groves=groves, files=staging.described())
     staging.add_data("MANIFEST.json", said)
-    needs = needs_of(staging.entries, runtime.entry, platform=runtime.platforms[0])
+    needs = needs_of(staging.entries, runtime.entry, platform=runtime.platforms[0], cpu=runtime.cpu)
     return replace(staging.write(out), needs=needs)
 
 

@@ -2,7 +2,8 @@
 
 Our own small reader, since the few fields that count fill one page and a bundle holds hundreds of
 files (docs/decisions/0008-own-elf-reader.md). Format: System V ABI chapters 4 and 5, and the GNU
-symbol version sections of the LSB core specification, chapter 11; 64 bits, little endian.
+symbol version sections of the LSB core specification, chapter 11; program properties: the Linux
+extensions to the gABI, 2.1, and the x86-64 psABI's own. 64 bits, little endian.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, BinaryIO
 
+from sandbox.runtimes.words import Cpu
+
 MAGIC = b"\x7fELF"
 MACHINES = {62: "x64", 183: "arm64"}
 
@@ -20,11 +23,15 @@ HEADER = struct.Struct("<4sBBB9xHHIQQQIHHHHHH")
 SEGMENT = struct.Struct("<IIQQQQQQ")
 SECTION = struct.Struct("<IIQQQQIIQQ")
 DYNAMIC = struct.Struct("<qQ")
-PT_LOAD, PT_DYNAMIC, PT_INTERP = 1, 2, 3
+PT_LOAD, PT_DYNAMIC, PT_INTERP, _PT_NOTE = 1, 2, 3, 4
 DT_NULL, DT_NEEDED, DT_STRTAB, DT_STRSZ, DT_SONAME, DT_RPATH = 0, 1, 5, 10, 14, 15
 DT_DEBUG, DT_RUNPATH = 21, 29
 _DT_VERNEED, _DT_VERNEEDNUM = 0x6FFFFFFE, 0x6FFFFFFF
 _VERNEED, _VERNAUX = struct.Struct("<HHIII"), struct.Struct("<IHHII")
+_NOTE, _PROPERTY = struct.Struct("<III"), struct.Struct("<II")
+_PROPERTIES = (b"GNU\0", 5)  # NT_GNU_PROPERTY_TYPE_0
+_X86_ISA_1_NEEDED = 0xC0008002
+_CPUS: dict[int, Cpu] = {8: "x86-64-v4", 4: "x86-64-v3", 2: "x86-64-v2"}  # 1: every x64 CPU
 _LIMIT = 1 << 16
 _VERSION = re.compile(r"^(GLIBC|GLIBCXX|CXXABI|GCC)_([0-9]+(?:\.[0-9]+)*)$")
 
@@ -53,6 +60,7 @@ class ElfFile:
         soname: what others call it; None when it has no such name.
         runpath: its own search path, each part as written ("$ORIGIN/../lib").
         versions: the symbol versions it needs, as ("GLIBC", "2.28").
+        cpu: what its linker noted that the CPU must be; None: every CPU will do, or no note.
     """
 
     machine: str
@@ -61,6 +69,7 @@ class ElfFile:
     soname: str | None = None
     runpath: tuple[str, ...] = ()
     versions: frozenset[tuple[str, str]] = frozenset()
+    cpu: Cpu | None = None
 
 
 def is_elf(head: bytes) -> bool:
@@ -109,12 +118,13 @@ def _read(file: BinaryIO) -> ElfFile:
     loads = [extent for kind, extent in segments if kind == PT_LOAD]
     interpreter = next((e for kind, e in segments if kind == PT_INTERP), None)
     dynamic = next((e for kind, e in segments if kind == PT_DYNAMIC), None)
+    cpu = _cpu(file, [e for kind, e in segments if kind == _PT_NOTE]) if machine == "x64" else None
     if dynamic is None:
-        return ElfFile(machine)
+        return ElfFile(machine, cpu=cpu)
     tags = list(read_tags(file, dynamic))
     one = {tag: value for tag, _, value in tags}
     if DT_STRTAB not in one:
-        return ElfFile(machine)
+        return ElfFile(machine, cpu=cpu)
     strings = _place(loads, one[DT_STRTAB])
     paths = [_text(file, strings + one[tag]) for tag in (DT_RPATH, DT_RUNPATH) if tag in one]
     return ElfFile(
@@ -124,6 +134,7 @@ def _read(file: BinaryIO) -> ElfFile:
         soname=_text(file, strings + one[DT_SONAME]) if DT_SONAME in one else None,
         runpath=tuple(part for path in paths for part in path.split(":") if part),
         versions=frozenset(_versions(file, loads, one, strings)),
+        cpu=cpu,
     )
 
 
@@ -154,6 +165,34 @@ def _versions(
                 yield found[1], found[2]
             inner += step
         at += following
+
+
+def _cpu(file: BinaryIO, notes: list[Extent]) -> Cpu | None:
+    bits = 0
+    for extent in notes:
+        file.seek(extent.offset)
+        data = file.read(min(extent.size, _LIMIT))
+        at = 0
+        while at + _NOTE.size < len(data):
+            name, size, kind = _NOTE.unpack_from(data, at)
+            at += _NOTE.size
+            body = at + name + -name % 4
+            if (data[at : at + name], kind) == _PROPERTIES:
+                bits |= _property(data[body : body + size], _X86_ISA_1_NEEDED)
+            at = body + size + -size % 4
+    return next((cpu for bit, cpu in _CPUS.items() if bits & bit), None)
+
+
+def _property(data: bytes, wanted: int) -> int:
+    """Return the bits of one program property; 0 without it."""
+    at = 0
+    while at + _PROPERTY.size < len(data):
+        kind, size = _PROPERTY.unpack_from(data, at)
+        at += _PROPERTY.size
+        if kind == wanted:
+            return int.from_bytes(data[at : at + size], "little")
+        at += size + -size % 8
+    return 0
 
 
 def _table(file: BinaryIO, offset: int, row: struct.Struct, count: int) -> list[tuple[int, ...]]:

@@ -10,6 +10,7 @@ from sandbox.runtimes.elf import ElfFile, read_elf
 from sandbox.runtimes.entries import Entry, LoaderEntry
 from sandbox.runtimes.needs import Needs, ordered
 from sandbox.runtimes.staging import Staged
+from sandbox.runtimes.words import Cpu
 
 # What every libc of either family brings itself.
 _LIBC = (
@@ -19,13 +20,16 @@ _LIBC = (
 _LIBC_STARTS = ("libc.musl-", "ld-linux", "ld-musl-")
 
 
-def needs_of(entries: Mapping[str, Staged], entry: Entry, *, platform: str) -> Needs:
+def needs_of(
+    entries: Mapping[str, Staged], entry: Entry, *, platform: str, cpu: Cpu | None = None
+) -> Needs:
     """Return what the ELF files of a bundle need that it does not hold.
 
     Args:
         entries: everything in the bundle, by name.
         entry: how it is started: what its program needs is needed, the rest is optional.
         platform: whose bundle it is; files for another machine or libc are not counted.
+        cpu: what its pin states that its program needs; a file that notes more counts too.
     """
     files = {name: elf for name, elf in _elf_files(entries).items() if _ours(elf, platform)}
     shelf = _Shelf(entries, files, (entry.libraries,) if isinstance(entry, LoaderEntry) else ())
@@ -44,6 +48,9 @@ def needs_of(entries: Mapping[str, Staged], entry: Entry, *, platform: str) -> N
         glibcxx=_newest(asked, "GLIBCXX") if "libstdc++.so.6" in missing else None,
         libraries=tuple(sorted(missing)),
         optional=tuple(sorted(optional - missing - {loader})),
+        cpu=max(
+            [one for one in (cpu, *(files[name].cpu for name in started)) if one], default=None
+        ),
     )
 
 

@@ -12,6 +12,8 @@ from typing import Annotated, Protocol
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from sandbox.runtimes.words import Cpu
+
 Version = Annotated[str, Field(pattern=r"^[0-9]+(\.[0-9]+)*$")]
 
 
@@ -25,6 +27,7 @@ class Needs(BaseModel):
         libraries: what its program needs beyond libc, and the bundle does not bring.
         optional: the same of its other files, loaders included: modules and companions that may
             never be started.
+        cpu: what an x64 CPU must be able to do; None: every one will do, as far as is known.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -34,6 +37,7 @@ class Needs(BaseModel):
     glibcxx: Version | None = None
     libraries: tuple[str, ...] = ()
     optional: tuple[str, ...] = ()
+    cpu: Cpu | None = None
 
 
 class Facts(Protocol):
@@ -50,6 +54,10 @@ class Facts(Protocol):
     @property
     def loaders(self) -> tuple[str, ...]:
         """The dynamic loaders that the image has."""
+
+    @property
+    def cpu(self) -> str | None:
+        """ "x86-64", "x86-64-v2" ...: the level of the machine's CPU; None when not known."""
 
 
 class ImageFacts(Facts, Protocol):
@@ -99,6 +107,14 @@ def refusals(
             Refusal(
                 reason=f"needs GLIBC_{needs.glibc}, image has {facts.libc_version}",
                 cure="use an image with a newer glibc, or pin an older version of the harness",
+            )
+        )
+    if needs.cpu and facts.cpu and facts.cpu < needs.cpu:
+        found.append(
+            Refusal(
+                reason=f"needs a CPU of level {needs.cpu}, this machine's is {facts.cpu}",
+                cure="pin the build for older CPUs (one whose name has `-baseline`), where there is"
+                f" one, or use a machine of level {needs.cpu}",
             )
         )
     if libraries is not None:

@@ -24,6 +24,7 @@ from sandbox.runtimes.artifacts import ArtifactPin
 from sandbox.runtimes.entries import Entry
 from sandbox.runtimes.trees import TreePin
 from sandbox.runtimes.words import (
+    Cpu,
     File,
     Inside,
     Line,
@@ -96,7 +97,10 @@ class TreeContent(_Placed):
 
 
 class Runtime(Said):
-    """One bundle, for every platform named; ``version*`` override the harness's own."""
+    """One bundle, for every platform named; ``version*`` override the harness's own.
+
+    ``cpu`` says what its program needs of an x64 CPU, where its files do not say it themselves.
+    """
 
     platforms: Annotated[tuple[Platform, ...], Field(min_length=1)]
     entry: Entry
@@ -104,6 +108,13 @@ class Runtime(Said):
     tree: tuple[TreeContent, ...] = ()
     version: Word | None = None
     version_output: Line | None = None
+    cpu: Cpu | None = None
+
+    @model_validator(mode="after")
+    def _cpu_of_x64(self) -> Self:
+        if self.cpu and not all("-x64-" in platform for platform in self.platforms):
+            raise ValueError(f"cpu {self.cpu} is a word for linux-x64-* only")
+        return self
 
 
 class HarnessPin(Said):

@@ -8,6 +8,9 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 Platform = Literal["linux-x64-gnu", "linux-x64-musl", "linux-arm64-gnu", "linux-arm64-musl"]
 
+# What an x64 CPU must be able to do beyond the first ones: the levels of the x86-64 psABI, 3.1.1.
+Cpu = Literal["x86-64-v2", "x86-64-v3", "x86-64-v4"]
+
 
 def _inside(path: str) -> str:
     parts = path.removesuffix("/").split("/")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -24,6 +25,11 @@ def test_libc_and_platform(box: Sandbox) -> None:
     word = {"glibc": "gnu", "musl": "musl"}[facts.libc]
     assert facts.platform == f"linux-{architecture}-{word}"
     assert any(LOADERS[facts.libc] in loader for loader in facts.loaders)
+    if architecture == "x64":
+        flags = Path("/proc/cpuinfo").read_text().partition("\nflags")[2].partition("\n")[0].split()
+        assert facts.cpu is not None
+        assert (facts.cpu >= "x86-64-v2") == ("sse4_2" in flags)
+        assert (facts.cpu >= "x86-64-v3") == ("avx2" in flags)
     assert facts.libc_version is not None
     if facts.libc == "glibc":
         assert said(run(box, "getconf", "GNU_LIBC_VERSION")) == f"glibc {facts.libc_version}\n"

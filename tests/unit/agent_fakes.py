@@ -43,6 +43,7 @@ def facts(workdir: Path, home: Path, **changes: object) -> ImageFacts:
         "loaders": (),
         "libraries": {},
         "architecture": "x64",
+        "cpu": "x86-64-v3",
         "platform": "linux-x64-gnu",
         "uid": 0,
         "gid": 0,

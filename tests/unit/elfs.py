@@ -17,10 +17,15 @@ def elf(
     soname: str | None = None,
     runpath: str | None = None,
     versions: Sequence[str] = (),
+    isa: int | None = None,
     debug: bool = True,
     gap: int = 64,
 ) -> bytes:
-    """Return one; ``gap`` zero bytes lie between its string table and the section after it."""
+    """Return one.
+
+    ``isa`` is what its note says of the CPU; ``gap`` zero bytes lie between its string table and
+    the section after it.
+    """
     strings = bytearray(b"\0")
 
     def text(value: str) -> int:
@@ -32,7 +37,7 @@ def elf(
     entries += [(14, text(soname))] if soname else []
     entries += [(29, text(runpath))] if runpath else []
     names = [text(version) for version in versions]
-    head = 64 + 3 * 56
+    head = 64 + 4 * 56
     strtab = head
     interp = strtab + len(strings) + gap
     program = (interpreter or "").encode() + b"\0"
@@ -47,20 +52,32 @@ def elf(
     entries += [(5, BASE + strtab), (10, len(strings))]
     entries += [(0x6FFFFFFE, BASE + verneed), (0x6FFFFFFF, 1)] if names else []
     table = b"".join(struct.pack("<qQ", tag, value) for tag, value in [*entries, (0, 0)])
-    sections = dynamic + len(table)
+    note = dynamic + len(table)
+    properties = b"" if isa is None else _properties(isa)
+    sections = note + len(properties)
     rows = [(strtab, len(strings)), (interp, len(program)), (dynamic, len(table))]
     end = sections + 64 * (len(rows) + 1)
     segments = [(1, 0, end), (2, dynamic, len(table)), (3, interp, len(program))]
     if interpreter is None:
         segments[2] = (0, 0, 0)
+    segments.append((4, note, len(properties)) if properties else (0, 0, 0))
     return b"".join(
         [
             b"\x7fELF\x02\x01\x01" + bytes(9),
             struct.pack("<HHIQQQ", 3, MACHINES[machine], 1, 0, 64, sections),
-            struct.pack("<IHHHHHH", 0, 64, 56, 3, 64, len(rows) + 1, 0),
+            struct.pack("<IHHHHHH", 0, 64, 56, 4, 64, len(rows) + 1, 0),
             *(struct.pack("<IIQQQQQQ", k, 4, o, BASE + o, 0, n, n, 8) for k, o, n in segments),
-            bytes(strings) + bytes(gap) + program + needs + table,
+            bytes(strings) + bytes(gap) + program + needs + table + properties,
             bytes(64),
             *(struct.pack("<IIQQQQIIQQ", 0, 1, 2, BASE + o, o, n, 0, 0, 1, 0) for o, n in rows),
         ]
     )
+
+
+def _properties(isa: int) -> bytes:
+    """Another note, then .note.gnu.property: what the file uses of the CPU, then what it needs."""
+    other = struct.pack("<III", 4, 20, 3) + b"GNU\0" + bytes(20)
+    rows = b"".join(struct.pack("<IIII", kind, 4, value, 0) for kind, value in (
+        (0xC0008001, 8), (0xC0008002, isa),
+    ))  # fmt: skip
+    return other + struct.pack("<III", 4, len(rows), 5) + b"GNU\0" + rows

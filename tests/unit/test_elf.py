@@ -40,6 +40,21 @@ def test_a_library_of_another_machine() -> None:
     assert (found.machine, found.interpreter, found.soname) == ("arm64", None, "libx.so.1")
 
 
+@pytest.mark.parametrize(
+    ("isa", "cpu"),
+    [(None, None), (1, None), (3, "x86-64-v2"), (7, "x86-64-v3"), (15, "x86-64-v4")],
+)
+@pytest.mark.parametrize("interpreter", [None, "/lib64/ld-linux-x86-64.so.2"])
+def test_the_cpu_is_read_from_the_linkers_note(
+    isa: int | None, cpu: str | None, interpreter: str | None
+) -> None:
+    assert read(elf(isa=isa, interpreter=interpreter)).cpu == cpu
+
+
+def test_an_arm_file_says_nothing_of_x64_cpus() -> None:
+    assert read(elf(machine="arm64", isa=7)).cpu is None
+
+
 def test_the_interpreter_of_this_python_is_read_as_its_loader_shows_it() -> None:
     with Path(sys.executable).resolve().open("rb") as program:
         found = read_elf(program)
@@ -47,7 +62,7 @@ def test_the_interpreter_of_this_python_is_read_as_its_loader_shows_it() -> None
     assert Path(found.interpreter).exists()
 
 
-GOOD = elf(versions=["GLIBC_2.28"])
+GOOD = elf(versions=["GLIBC_2.28"], isa=7)
 
 
 @given(st.integers(0, len(GOOD) - 1), st.integers(0, 255))

@@ -95,6 +95,30 @@ def test_architecture(machine: str, platform: str | None) -> None:
     assert parse_facts(text + "end=1\n", image_env={}).platform == platform
 
 
+V1 = "fpu lm cx8 cmov mmx fxsr sse sse2 syscall"
+V2 = f"{V1} pni ssse3 cx16 sse4_1 sse4_2 popcnt lahf_lm"
+V3 = f"{V2} fma movbe xsave avx f16c abm bmi1 avx2 bmi2"
+
+
+@pytest.mark.parametrize(
+    ("flags", "level"),
+    [
+        pytest.param(None, None, id="not-known"),
+        pytest.param(V1, "x86-64", id="first"),
+        pytest.param(V2, "x86-64-v2", id="v2"),
+        pytest.param(f"{V2} avx xsave", "x86-64-v2", id="avx-alone"),
+        pytest.param(V3, "x86-64-v3", id="v3"),
+        pytest.param(V3.replace("popcnt", ""), "x86-64", id="a-level-holds-those-below"),
+        pytest.param(f"{V3} avx512f avx512dq avx512cd avx512bw avx512vl", "x86-64-v4", id="v4"),
+    ],
+)
+def test_the_level_of_the_cpu(flags: str | None, level: str | None) -> None:
+    said = "" if flags is None else f"cpu_flags= {flags}\n"
+    assert facts(GLIBC + said).cpu == level
+    arm = (COMMON + GLIBC + said).replace("machine=x86_64", "machine=aarch64")
+    assert parse_facts(arm + "end=1\n", image_env={}).cpu is None
+
+
 @pytest.mark.parametrize(
     ("text", "sh"),
     [

@@ -12,6 +12,7 @@ from sandbox.runtimes.lock import load_lock
 from sandbox.runtimes.needing import needs_of
 from sandbox.runtimes.needs import Needs, ordered, refusals
 from sandbox.runtimes.staging import Staged
+from sandbox.runtimes.words import Cpu
 from tests.unit.elfs import elf
 
 GNU, MUSL = "/lib64/ld-linux-x86-64.so.2", "/lib/ld-musl-x86_64.so.1"
@@ -22,11 +23,13 @@ class Image:
     libc: str = "glibc"
     libc_version: str | None = "2.36"
     loaders: tuple[str, ...] = (GNU,)
+    cpu: str | None = "x86-64-v3"
 
 
 NEEDS = Needs(
-    interpreter=GNU, glibc="2.28", glibcxx="3.4.21", libraries=("libstdc++.so.6", "libz.so.1")
-)
+    interpreter=GNU, glibc="2.28", glibcxx="3.4.21", libraries=("libstdc++.so.6", "libz.so.1"),
+    cpu="x86-64-v3",
+)  # fmt: skip
 LIBRARIES = {"libstdc++.so.6": "libstdc++.so.6.0.30", "libz.so.1": "libz.so.1.2.13"}
 
 
@@ -53,6 +56,14 @@ def test_an_image_that_has_it_all_is_not_refused() -> None:
             f"needs the loader {GNU}, image has no dynamic loader", id="no-libc",
         ),
         pytest.param(
+            Image(cpu="x86-64-v2"), None,
+            "needs a CPU of level x86-64-v3, this machine's is x86-64-v2", id="old-cpu",
+        ),
+        pytest.param(
+            Image(cpu="x86-64"), None,
+            "needs a CPU of level x86-64-v3, this machine's is x86-64", id="first-cpu",
+        ),
+        pytest.param(
             Image(), {"libstdc++.so.6": "libstdc++.so.6.0.30"},
             "needs libz.so.1, image has none", id="no-library",
         ),
@@ -72,6 +83,7 @@ def test_an_image_is_refused_with_reason_and_cure(
 
 def test_what_is_not_known_of_an_image_is_not_judged() -> None:
     assert refusals(NEEDS, Image(libc_version=None)) == ()
+    assert refusals(NEEDS, Image(cpu=None)) == ()
     odd = LIBRARIES | {"libstdc++.so.6": "libstdc++.so.6"}
     assert refusals(NEEDS, Image(), libraries=odd) == ()
 
@@ -85,14 +97,15 @@ def staged(tmp_path: Path) -> dict[str, Staged]:
     files = {
         "bin/program": elf(
             needed=["libmine.so.1", "libstdc++.so.6", "libc.so.6"], runpath="$ORIGIN/../lib",
-            versions=["GLIBC_2.25", "GLIBCXX_3.4.21"],
+            versions=["GLIBC_2.25", "GLIBCXX_3.4.21"], isa=1,
         ),
         "lib/libmine.so.1.0": elf(
             interpreter=None, needed=["libz.so.1", "libother.so.2"], versions=["GLIBC_2.27"]
         ),
-        "lib/libother.so.2": elf(interpreter=None, soname="libother.so.2"),
+        "lib/libother.so.2": elf(interpreter=None, soname="libother.so.2", isa=3),
         "modules/extra.so": elf(
-            interpreter=None, needed=["libtk8.6.so", "libmine.so.1"], versions=["GLIBC_2.28"]
+            interpreter=None, needed=["libtk8.6.so", "libmine.so.1"], versions=["GLIBC_2.28"],
+            isa=15,
         ),
         "modules/arm.so": elf(machine="arm64", interpreter=None, versions=["GLIBC_2.99"]),
         "modules/musl.so": elf(interpreter=None, needed=["libc.musl-x86_64.so.1", "libm.so"]),
@@ -116,7 +129,19 @@ def test_programs_count_with_what_they_load_and_modules_apart(staged: dict[str, 
         glibcxx="3.4.21",
         libraries=("libstdc++.so.6", "libz.so.1"),
         optional=("libtk8.6.so",),
+        cpu="x86-64-v2",
     )
+
+
+@pytest.mark.parametrize("stated", ["x86-64-v2", "x86-64-v3", "x86-64-v4"])
+def test_a_pin_states_a_cpu_where_the_files_do_not_say_it(
+    staged: dict[str, Staged], stated: Cpu
+) -> None:
+    entry = ExecEntry(kind="exec", program="python/bin/python")
+    needs = needs_of(staged, entry, platform="linux-x64-gnu", cpu=stated)
+    assert needs.cpu == stated
+    bare = ExecEntry(kind="exec", program="modules/musl.so")
+    assert needs_of(staged, bare, platform="linux-x64-musl").cpu is None
 
 
 def test_a_loaders_libraries_are_found(staged: dict[str, Staged], tmp_path: Path) -> None:

@@ -117,6 +117,15 @@ def test_a_missing_file_is_a_missing_prerequisite(tmp_path: Path) -> None:
         load_pins(tmp_path / "absent.toml")
 
 
+def test_a_cpu_is_stated_for_x64_alone(tmp_path: Path) -> None:
+    stated = GOOD.replace("entry = {", 'cpu = "x86-64-v3"\nentry = {', 1)
+    pins = load(tmp_path, stated)
+    assert pins.harness["tool"].runtime[0].cpu == "x86-64-v3"
+    assert pins.digest() != load(tmp_path, GOOD).digest()
+    with pytest.raises(UsageError, match="linux-x64-\\* only"):
+        load(tmp_path, stated.replace("linux-x64-gnu", "linux-arm64-gnu"))
+
+
 def test_an_unknown_harness_is_answered_with_the_known_ones(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"'nonesuch'\n.*one of: tool"):
         load(tmp_path, GOOD).harness_pin("nonesuch")

@@ -121,6 +121,16 @@ def test_a_library_that_is_missing_is_foretold(library: RuntimeLibrary) -> None:
     assert "needs libstdc++.so.6, image has none" in (told.reason or "")
 
 
+@pytest.mark.parametrize("harness", ["opencode", "kilocode", "claude-code"])
+def test_a_cpu_that_is_too_old_is_foretold(library: RuntimeLibrary, harness: str) -> None:
+    """Such a program would die of SIGILL, somewhere in its work."""
+    old = facts("cpu_flags=cmov cx8 fpu fxsr mmx syscall sse sse2", *CPP)
+    told = foretell(HARNESSES[harness], library, old, look(), double)
+    assert told.outcome == "cannot"
+    assert "needs a CPU of level x86-64-v2, this machine's is x86-64" in (told.reason or "")
+    assert "older CPUs" in (told.cure or "")
+
+
 def test_a_platform_without_a_pin_cannot_work(library: RuntimeLibrary) -> None:
     arm = facts(libc=MUSL).model_copy(update={"platform": "linux-arm64-musl"})
     told = foretell(HARNESSES["kilocode"], library, arm, look(), double)
