@@ -22,7 +22,8 @@ from sandbox.conformance.interrupt import interruptible
 from sandbox.conformance.plan import chosen
 from sandbox.conformance.prepare import prepare_bundles, prepare_images
 from sandbox.conformance.timing import Measure, Unmeasured
-from sandbox.conformance.world import World, choose_way
+from sandbox.conformance.ways import choose_way
+from sandbox.conformance.world import World
 from sandbox.engine.imagebuild.definition import default_images, image_definitions
 from sandbox.engine.sweep import sweep
 from sandbox.errors import ExitCode, NothingSelected, UsageError
@@ -88,10 +89,10 @@ def _measures(
     parts = arguments.part or PARTS
     with open_engine(arguments, shown) as engine, open_library(shown, known) as library:
         images = prepare_images(engine, names, shown)
-        way = choose_way(engine, "auto")
+        way = choose_way("auto")
         if "engine" in parts:
             pairs = [(harnesses[0], image.platform) for image in images.values()]
-            prepare_bundles(library, pairs, shown, way)
+            prepare_bundles(library, pairs, shown, unpack=engine.info.is_local)
         world = World(
             engine=engine,
             images=images,

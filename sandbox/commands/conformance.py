@@ -18,7 +18,8 @@ from sandbox.commands.selection import add_selection
 from sandbox.conformance.configuration import configuration
 from sandbox.conformance.prepare import prepare
 from sandbox.conformance.runner import run_plan
-from sandbox.conformance.world import RemoteAgent, World, choose_way
+from sandbox.conformance.ways import choose_way
+from sandbox.conformance.world import RemoteAgent, World
 from sandbox.engine.bridge import NOTICE
 from sandbox.engine.link import choose_isolation
 from sandbox.errors import ExitCode, Interrupted, UsageError
@@ -54,7 +55,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--install",
         choices=("auto", "copy", "mount"),
-        help="how runtimes get into sandboxes (default: mount where the engine is local)",
+        help="how runtimes get into sandboxes (default: mount)",
     )
     add_conditions(parser)
     add_gate(parser)
@@ -97,7 +98,7 @@ def _run(
     with open_engine(arguments, shown) as engine, open_library(shown, known) as library:
         if choose_isolation(engine, request.isolation) == "bridge":
             shown.say(NOTICE)
-        way = choose_way(engine, request.install)
+        way = choose_way(request.install)
         images = prepare(engine, None if remote else library, request.cells, shown, way)
         record = request.record(
             configuration(

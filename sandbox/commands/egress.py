@@ -13,7 +13,8 @@ from sandbox.commands.library import open_library
 from sandbox.conformance.plan import Axes, CellSpec, Selection, make_plan
 from sandbox.conformance.prepare import prepare
 from sandbox.conformance.runner import begin, run_plan
-from sandbox.conformance.world import World, choose_way
+from sandbox.conformance.ways import choose_way
+from sandbox.conformance.world import World
 from sandbox.engine.imagebuild.definition import image_definitions
 from sandbox.errors import ExitCode, UsageError
 from sandbox.evidence.egress import CellEgress, Settings, cell_egress, markdown
@@ -81,7 +82,7 @@ def _cells(
         open_library(shown) as library,
         tempfile.TemporaryDirectory(prefix="egress-") as folder,
     ):
-        way = choose_way(engine, "auto")
+        way = choose_way("auto")
         world = World(
             engine=engine,
             images=prepare(engine, library, plan, shown, way),

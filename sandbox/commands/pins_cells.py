@@ -16,7 +16,8 @@ from sandbox.conformance.compare import judged, run_both
 from sandbox.conformance.plan import CellSpec
 from sandbox.conformance.prepare import prepare
 from sandbox.conformance.printed import printed_version
-from sandbox.conformance.world import World, choose_way
+from sandbox.conformance.ways import choose_way
+from sandbox.conformance.world import World
 from sandbox.engine.client import Engine
 from sandbox.engine.imagebuild.definition import arch_of
 from sandbox.engine.images import image_definition
@@ -116,7 +117,7 @@ def compared(
     known = baseline(arguments.baseline)
     run_id = f"pins-{dt.datetime.now(dt.UTC):%Y%m%dT%H%M%S}-{secrets.token_hex(3)}"
     folder = new_folder(arguments.output or Path("results") / run_id)
-    way = choose_way(engine, "auto")
+    way = choose_way("auto")
     images = prepare(engine, old, plan, progress, way)
     prepare(engine, new, plan, progress, way)
     world = World(

@@ -21,7 +21,8 @@ from sandbox.conformance.preflight import preflight
 from sandbox.conformance.prepare import prepare
 from sandbox.conformance.prove import SCENARIO, plan_of, with_proofs
 from sandbox.conformance.runner import begin, run_plan
-from sandbox.conformance.world import World, choose_way
+from sandbox.conformance.ways import choose_way
+from sandbox.conformance.world import World
 from sandbox.engine.client import Engine
 from sandbox.engine.imagebuild.definition import image_definitions
 from sandbox.errors import ExitCode, UsageError
@@ -117,7 +118,7 @@ def _proven(
     library: RuntimeCollection,
     shown: Progress,
 ) -> PreflightReport:
-    plan, way = plan_of(report), choose_way(engine, "auto")
+    plan, way = plan_of(report), choose_way("auto")
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="preflight-")))
         world = World(

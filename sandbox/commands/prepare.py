@@ -8,7 +8,7 @@ from sandbox.commands.engine import add_engine, open_engine
 from sandbox.commands.library import open_library
 from sandbox.commands.selection import add_selection, selected
 from sandbox.conformance.prepare import prepare
-from sandbox.conformance.world import choose_way
+from sandbox.conformance.ways import choose_way
 from sandbox.errors import ExitCode
 from sandbox.progress import progress
 
@@ -27,7 +27,7 @@ def run(arguments: argparse.Namespace) -> ExitCode:
         open_engine(arguments, shown) as engine,
         open_library(shown) as library,
     ):
-        images = prepare(engine, library, plan, shown, choose_way(engine, "auto"))
+        images = prepare(engine, library, plan, shown, choose_way("auto"))
         print(f"engine {engine.info.version} at {engine.info.host}")
         for image in images.values():
             print(f"image {image.name} {image.platform} {image.image_id}")

@@ -7,7 +7,8 @@ import secrets
 import sys
 import tempfile
 import threading
-from collections.abc import Callable
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any, get_args
@@ -25,10 +26,10 @@ from sandbox.agents.session import Options, SupervisedAgent
 from sandbox.commands.engine import add_engine, open_engine
 from sandbox.commands.library import open_library
 from sandbox.conformance.interrupt import interruptible
-from sandbox.conformance.prepare import prepare_images
+from sandbox.conformance.prepare import prepare_bundles, prepare_images
+from sandbox.conformance.served import ServedSandboxes
+from sandbox.conformance.ways import ImageRuntimes, choose_way, run_volumes
 from sandbox.engine.client import Engine
-from sandbox.engine.owner import Ownership
-from sandbox.engine.sandbox import Sandbox
 from sandbox.errors import CouldNotFindOut, ExitCode, UsageError
 from sandbox.harnesses.base import Harness
 from sandbox.harnesses.registry import Registered, registered
@@ -96,15 +97,20 @@ def _serve_harness(known: Registered, arguments: argparse.Namespace, shown: Prog
         open_engine(arguments, shown) as engine,
         open_library(shown, known) as library,
         tempfile.TemporaryDirectory(prefix="sandbox-serve-") as native,
+        ExitStack() as stack,
     ):
-        runtimes, options = LibraryRuntimes(library), Options(native_root=Path(native))
+        options = Options(native_root=Path(native))
         agent: Agent[Any]
         if arguments.interface == "legacy":
-            order = partial(ordered, engine)
+            runtimes, order = LibraryRuntimes(library), partial(ordered, engine)
             agent = LegacyAgent(harness, runtimes=runtimes, order=order, options=options)
-        else:
-            places = EnginePlaces(engine, make=_maker(engine, arguments.image, shown))
+        elif arguments.image is None:
+            runtimes, places = LibraryRuntimes(library), EnginePlaces(engine)
             agent = SupervisedAgent(harness, runtimes=runtimes, places=places, options=options)
+        else:
+            own = stack.enter_context(_own(engine, library, harness, arguments.image, shown))
+            places = EnginePlaces(engine, make=own.make)
+            agent = SupervisedAgent(harness, runtimes=own, places=places, options=options)
         _serve(agent, _card(harness, agent, library), arguments, shown)
 
 
@@ -145,17 +151,24 @@ def _wait(
             shown.say(f"its lease ran out, and it could not be closed: {error}")
 
 
-def _maker(engine: Engine, image: str | None, shown: Progress) -> Callable[[], Sandbox] | None:
-    """Return what makes sandboxes of the named image; None without one."""
-    if image is None:
-        return None
-    loaded = prepare_images(engine, [image], shown)[image]
-    run_id = f"serve-{secrets.token_hex(4)}"
-
-    def make() -> Sandbox:
-        return Sandbox(engine, loaded.ref, owner=Ownership.current(run_id=run_id))
-
-    return make
+@contextmanager
+def _own(
+    engine: Engine, library: RuntimeCollection, harness: Harness, name: str, shown: Progress
+) -> Iterator[ServedSandboxes]:
+    """Give what makes sandboxes of the named image, with all made ready for them."""
+    image = prepare_images(engine, [name], shown)[name]
+    unpack = engine.info.is_local
+    prepare_bundles(library, [(harness.name, image.platform)], shown, unpack=unpack)
+    run_id, way = f"serve-{secrets.token_hex(4)}", choose_way("auto")
+    with run_volumes(engine, way, run_id) as volumes:
+        yield ServedSandboxes(
+            engine,
+            library,
+            image,
+            harness=harness.name,
+            runtimes=ImageRuntimes(engine, library, image, way=way, volumes=volumes),
+            run_id=run_id,
+        )
 
 
 def _card(harness: Harness, agent: Agent[Any], library: RuntimeCollection) -> AgentCard:

@@ -25,7 +25,8 @@ from sandbox.conformance.plan import CellSpec
 from sandbox.conformance.scenario import Scenario
 from sandbox.conformance.scenarios import SCENARIOS
 from sandbox.conformance.task import Task
-from sandbox.conformance.world import CellRuntimes, World
+from sandbox.conformance.ways import ImageRuntimes
+from sandbox.conformance.world import World
 from sandbox.engine.owner import Ownership
 from sandbox.errors import EngineFailure, SandboxError, Unsupported
 from sandbox.evidence.assemble import assemble
@@ -106,7 +107,9 @@ class _Cell:
         self._scenario: Scenario = SCENARIOS[spec.scenario]
         self._image = world.images[spec.image]
         self._capabilities = self._declared()
-        self._runtimes = CellRuntimes(world, self._image)
+        self._runtimes = ImageRuntimes(
+            world.engine, world.library, self._image, way=world.way, volumes=world.volumes
+        )
         self._rollout_id = f"r{uuid.uuid4().hex}"
         self._session_id = f"s{uuid.uuid4().hex}"
         self.scratch = Path(tempfile.mkdtemp(prefix=".cell-", dir=world.folder))

@@ -24,7 +24,8 @@ from sandbox.agents.session import Options, SessionEvidence, SupervisedAgent
 from sandbox.agents.stages import Episode, EpisodeResult
 from sandbox.conformance.legacytask import LegacyTask
 from sandbox.conformance.task import Task
-from sandbox.conformance.world import CellRuntimes, RemoteAgent
+from sandbox.conformance.ways import ImageRuntimes
+from sandbox.conformance.world import RemoteAgent
 from sandbox.engine.client import Engine
 from sandbox.errors import NotFound
 from sandbox.evidence.capture import MODEL_SERVER
@@ -47,7 +48,7 @@ class OwnDriver:
         self,
         harness: Harness,
         *,
-        runtimes: CellRuntimes,
+        runtimes: ImageRuntimes,
         native_root: Path,
         exclusive: bool = True,
     ) -> None:
@@ -121,7 +122,7 @@ class LegacyDriver:
     interface: Interface = interface_of(LegacyAgent)
 
     def __init__(
-        self, harness: Harness, *, runtimes: CellRuntimes, native_root: Path, engine: Engine
+        self, harness: Harness, *, runtimes: ImageRuntimes, native_root: Path, engine: Engine
     ) -> None:
         self._harness = harness
         self._runtimes = runtimes

@@ -15,7 +15,8 @@ from pathlib import Path
 
 from sandbox.cache import scratch
 from sandbox.conformance.timing import Clock, DockerCli, Measure, Unmeasured, median_of
-from sandbox.conformance.world import TREE_MOUNT, World
+from sandbox.conformance.ways import TREE_MOUNT
+from sandbox.conformance.world import World
 from sandbox.engine.limits import ReadOnlyMount
 from sandbox.engine.owner import Ownership
 from sandbox.engine.sandbox import Sandbox

@@ -16,7 +16,7 @@ from sandbox.conformance.forecast import Runtimes, foretell, foretell_refusal, s
 from sandbox.conformance.imagenames import reference_of
 from sandbox.conformance.imagenotes import PROJECT_FILES, locale_of, notes
 from sandbox.conformance.prepare import find_image
-from sandbox.conformance.world import choose_way, room_of
+from sandbox.conformance.ways import choose_way, room_of
 from sandbox.engine.client import Engine
 from sandbox.engine.facts import ImageFacts
 from sandbox.engine.imagebuild.store import FoundImage
@@ -156,8 +156,7 @@ class _Looking:
         )
 
     def _room(self, size: int) -> int:
-        engine = self.engine
-        return room_of(size, choose_way(engine, "auto"), is_local=engine.info.is_local)
+        return room_of(size, choose_way("auto"), is_local=self.engine.info.is_local)
 
     def _read(self, error: Unsupported) -> ImagePreflight:
         """Say what files alone tell: nothing can be asked, and no harness can be seeded."""

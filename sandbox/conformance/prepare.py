@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from sandbox.conformance.imagenames import reference_of
 from sandbox.conformance.plan import CellSpec
-from sandbox.conformance.world import Way
+from sandbox.conformance.ways import Way
 from sandbox.engine.client import Engine
 from sandbox.engine.given import ensure_given, find_given
 from sandbox.engine.imagebuild.definition import arch_of
@@ -56,16 +56,17 @@ def prepare_bundles(
     library: RuntimeLibrary | RuntimeCollection,
     pairs: Iterable[tuple[str, str]],
     progress: Progress,
-    way: Way,
+    *,
+    unpack: bool,
 ) -> None:
-    """Fetch, verify and assemble the bundles of the pairs; unpack them if they will be mounted.
+    """Fetch, verify and assemble the bundles of the pairs; unpack those that are seen as folders.
 
     A pair without a pin is left alone: its cells are refused with the reason when they are set up.
     """
     for harness, platform in sorted(set(pairs)):
         try:
             bundle = library.ensure_bundle(harness, platform)
-            if way == "mount":
+            if unpack:
                 library.ensure_tree(bundle)
         except Unsupported as error:
             progress.say(f"{harness} on {platform}: {error.message}")
@@ -88,15 +89,16 @@ def prepare(
         return prepare_images(engine, (cell.image for cell in plan), progress)
     given = {cell.image for cell in plan if reference_of(cell.image) is not None}
     arch = arch_of(engine.info.architecture)
+    unpack = way == "mount" and engine.info.is_local
     pairs = {
         (cell.adapter, image_definition(cell.image).platform(arch))
         for cell in plan
         if cell.image not in given
     }
     with ThreadPoolExecutor(max_workers=1, thread_name_prefix="runtimes") as pool:
-        bundles = pool.submit(prepare_bundles, library, pairs, progress, way)
+        bundles = pool.submit(prepare_bundles, library, pairs, progress, unpack=unpack)
         images = prepare_images(engine, (cell.image for cell in plan), progress)
         bundles.result()
     more = {(cell.adapter, images[cell.image].platform) for cell in plan if cell.image in given}
-    prepare_bundles(library, more - pairs, progress, way)
+    prepare_bundles(library, more - pairs, progress, unpack=unpack)
     return images

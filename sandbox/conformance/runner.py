@@ -6,11 +6,13 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from dataclasses import replace
 
 from sandbox.conformance.cell import run_cell
 from sandbox.conformance.interrupt import interruptible
 from sandbox.conformance.plan import CellSpec
 from sandbox.conformance.scenarios import SCENARIOS
+from sandbox.conformance.ways import run_volumes
 from sandbox.conformance.world import World
 from sandbox.errors import Interrupted
 from sandbox.evidence.cell import CellRecord, RunRecord
@@ -49,6 +51,17 @@ def run_plan(
         Interrupted: it was asked to stop; the run's folder holds what was seen.
     """
     write_run(world.folder, record)
+    with run_volumes(world.engine, world.way, world.run_id) as volumes:
+        _run_all(plan, replace(world, volumes=volumes), run, jobs)
+    write_run(world.folder, record.model_copy(update={"completed_at": time.time()}))
+    if world.cancel.is_set():
+        raise Interrupted(
+            f"the run was interrupted; what was seen is in {world.folder}",
+            cure=f"see it with: sandbox judge {world.folder}",
+        )
+
+
+def _run_all(plan: Sequence[CellSpec], world: World, run: RunCell, jobs: int) -> None:
     steps = world.progress.step(f"running {len(plan)} cell(s)")
     with interruptible(world.cancel.set), steps as step:
         step.total(len(plan))
@@ -59,12 +72,6 @@ def run_plan(
                 world.progress.say(_line(finished.result()))
         finally:
             pool.shutdown(wait=True, cancel_futures=True)
-    write_run(world.folder, record.model_copy(update={"completed_at": time.time()}))
-    if world.cancel.is_set():
-        raise Interrupted(
-            f"the run was interrupted; what was seen is in {world.folder}",
-            cure=f"see it with: sandbox judge {world.folder}",
-        )
 
 
 def _finished(

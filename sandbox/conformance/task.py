@@ -16,7 +16,7 @@ from sandbox.conformance.witness import Witness
 from sandbox.conformance.world import World
 from sandbox.engine.archive import PutFile
 from sandbox.engine.facts import ImageFacts
-from sandbox.engine.limits import ReadOnlyMount
+from sandbox.engine.limits import Mounted
 from sandbox.engine.link import ModelLink, open_link
 from sandbox.engine.owner import Ownership
 from sandbox.engine.sandbox import Sandbox
@@ -55,7 +55,7 @@ class Task:
         image_ref: str,
         owner: Ownership,
         rollout_id: str,
-        mounts: Sequence[ReadOnlyMount],
+        mounts: Sequence[Mounted],
         session_dir: Callable[[], str | None],
     ) -> None:
         self._world = world

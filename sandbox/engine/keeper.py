@@ -24,7 +24,7 @@ from testcontainers.core.labels import create_labels
 
 from sandbox.engine.client import Engine
 from sandbox.engine.failure import engine_errors
-from sandbox.engine.limits import Limits, ReadOnlyMount
+from sandbox.engine.limits import Limits, Mounted
 from sandbox.errors import EngineFailure
 
 KEEP = """\
@@ -66,7 +66,7 @@ class KeeperSpec:
     env: Mapping[str, str] = field(default_factory=dict)
     workdir: str | None = None
     task_folder: str = "/"
-    mounts: Sequence[ReadOnlyMount] = ()
+    mounts: Sequence[Mounted] = ()
     network: Mapping[str, Any] = field(default_factory=lambda: {"network_mode": "none"})
 
     def options(self) -> dict[str, Any]:
@@ -169,7 +169,8 @@ class Keeper(DockerContainer):  # type: ignore[misc]  # follow_imports is skip
         self._unanswered = False
         self.image = spec.image  # without a prefix for public registries
         for mount in spec.mounts:
-            self.with_volume_mapping(str(mount.source), mount.target, "ro")
+            source, mode = mount.binding
+            self.with_volume_mapping(source, mount.target, mode)
         self.with_tmpfs_mount("/tmp", spec.limits.tmp_options)  # noqa: S108
 
     @property

@@ -55,7 +55,7 @@ DEFAULT_LIMITS = Limits()
 class ReadOnlyMount:
     """A host file or folder shown read-only at ``target`` in the sandbox.
 
-    The engine's host has to have ``source``: for a remote engine use ``put`` instead.
+    The engine's host has to have ``source``: for a remote engine use a ``VolumeMount`` or ``put``.
     """
 
     source: Path
@@ -64,3 +64,29 @@ class ReadOnlyMount:
     def __post_init__(self) -> None:
         if not self.source.is_absolute() or not PurePosixPath(self.target).is_absolute():
             raise UsageError(f"a mount needs absolute paths: {self.source} at {self.target}")
+
+    @property
+    def binding(self) -> tuple[str, str]:
+        """What is mounted and how, in the engine's words."""
+        return str(self.source), "ro"
+
+
+@dataclass(frozen=True, kw_only=True)
+class VolumeMount:
+    """A named volume of the engine, shown at ``target`` read-only unless ``writable``."""
+
+    volume: str
+    target: str
+    writable: bool = False
+
+    def __post_init__(self) -> None:
+        if "/" in self.volume or not PurePosixPath(self.target).is_absolute():
+            raise UsageError(f"a volume needs a name and a place: {self.volume} at {self.target}")
+
+    @property
+    def binding(self) -> tuple[str, str]:
+        """What is mounted and how, in the engine's words."""
+        return self.volume, "rw" if self.writable else "ro"
+
+
+Mounted = ReadOnlyMount | VolumeMount

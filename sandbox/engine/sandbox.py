@@ -16,7 +16,7 @@ from sandbox.engine.facts import ImageFacts, parse_facts
 from sandbox.engine.failure import engine_errors
 from sandbox.engine.inside import Tracking
 from sandbox.engine.keeper import Keeper, KeeperSpec, switch_reaper_off_unless_local
-from sandbox.engine.limits import DEFAULT_LIMITS, Limits, ReadOnlyMount
+from sandbox.engine.limits import DEFAULT_LIMITS, Limits, Mounted
 from sandbox.engine.owner import Ownership
 from sandbox.engine.processes import ProcessInfo, of_the_task
 from sandbox.engine.running import Running, is_root
@@ -52,7 +52,7 @@ class Sandbox:
         owner: whose it is; becomes labels.
         limits: what it may use.
         link: how it reaches the model server; without one it has no network at all.
-        mounts: host files and folders to show read-only.
+        mounts: host files and folders to show read-only, and volumes.
         env: variables for all commands, beside the image's.
         user: user for all commands ("name", "uid", "uid:gid") instead of the image's.
         workdir: folder for all commands instead of the image's; made if it is missing.
@@ -67,7 +67,7 @@ class Sandbox:
         owner: Ownership,
         limits: Limits = DEFAULT_LIMITS,
         link: Link | None = None,
-        mounts: Sequence[ReadOnlyMount] = (),
+        mounts: Sequence[Mounted] = (),
         env: Mapping[str, str] | None = None,
         user: str | None = None,
         workdir: str | None = None,

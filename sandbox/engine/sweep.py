@@ -173,6 +173,18 @@ def _remove_volume(engine: Engine, volume: str) -> None:
     _insist(lambda: engine.sdk.api.remove_volume(volume, force=True), _VOLUME_DEADLINE_S)
 
 
+def create_volume(engine: Engine, name: str, owner: Ownership) -> None:
+    """Make an empty named volume with the labels of its owner; raises EngineFailure."""
+    with engine_errors(f"create volume {name}"):
+        engine.sdk.api.create_volume(name, labels=owner.labels())
+
+
+def remove_volume(engine: Engine, name: str) -> None:
+    """Remove a volume that nothing uses any more; fine when it is gone; raises EngineFailure."""
+    with engine_errors(f"remove volume {name}"):
+        _remove_volume(engine, name)
+
+
 def _insist(remove: Callable[[], None], deadline_s: float) -> None:
     """Try until the thing is gone, by whose hand ever, or is in conflict at the deadline."""
     ends = time.monotonic() + deadline_s

@@ -13,7 +13,8 @@ from sandbox.conformance.cell import run_cell
 from sandbox.conformance.plan import CellSpec
 from sandbox.conformance.prepare import prepare_images
 from sandbox.conformance.scenarios import SCENARIOS
-from sandbox.conformance.world import Way, World
+from sandbox.conformance.ways import Way
+from sandbox.conformance.world import World
 from sandbox.engine.client import Engine
 from sandbox.evidence.baseline import Baseline
 from sandbox.evidence.folder import cell_folder
