@@ -143,4 +143,4 @@ class Fetcher:
 
 
 def _sha256(path: Path) -> Integrity:
-    return Integrity.parse(f"sha256:{hash_file(path, 'sha256')}")
+    return Integrity.of_sha256(hash_file(path, "sha256"))

@@ -45,6 +45,11 @@ class Integrity:
                     return one
         raise ValueError(f"not a sha256, sha384 or sha512 hash: {text!r}")
 
+    @classmethod
+    def of_sha256(cls, hexdigest: str) -> Integrity:
+        """Give the integrity of bytes by their sha256."""
+        return cls.parse(f"sha256:{hexdigest}")
+
 
 def _parse_one(text: str) -> Integrity | None:
     match = re.fullmatch(r"(sha\d+)(?:-([A-Za-z0-9+/]+={0,2})(?:\?\S*)?|:([0-9a-f]+))", text)

@@ -7,10 +7,10 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
 from types import TracebackType
-from typing import Literal, Self
+from typing import Self
 
 from sandbox.cache import Uses, locked
-from sandbox.errors import IntegrityError, NothingSelected, Unsupported
+from sandbox.errors import NothingSelected, Unsupported
 from sandbox.progress import PlainProgress, Progress
 from sandbox.runtimes.fetch import Source
 from sandbox.runtimes.integrity import Integrity
@@ -30,7 +30,8 @@ from sandbox.runtimes.resolve import Released, unchanged
 from sandbox.runtimes.resolve import lock as resolve_lock
 from sandbox.runtimes.sources import Sources
 from sandbox.runtimes.store import Store
-from sandbox.runtimes.unpacked import check_unpacked, ensure_unpacked
+from sandbox.runtimes.unpacked import ensure_unpacked
+from sandbox.runtimes.verify import Cached
 from sandbox.runtimes.workshop import Workshop
 
 __all__ = [
@@ -186,7 +187,7 @@ class RuntimeLibrary:
         runtime = _runtime(harness, pin, platform)
         lock = self.lock()
         entry = next(b for p, b in lock.bundles[harness].items() if p == platform)
-        path, integrity = self.store.bundle(entry.sha256), _sha256(entry.sha256)
+        path, integrity = self.store.bundle(entry.sha256), Integrity.of_sha256(entry.sha256)
         self._uses.keep(path)
         with locked(path):
             if wrong := self.store.holds_or_drops(path, integrity, size=entry.size):
@@ -244,24 +245,9 @@ class RuntimeLibrary:
         Raises:
             UsageError: the lock itself is not valid, or stale.
         """
-        lock = self.lock()
-        found = [VerifyEntry(kind="lock", name=self.lock_path.name, status="ok")]
-        for name, artifact in sorted(lock.artifacts.items()):
-            integrity = Integrity.parse(artifact.integrity)
-            path = self.store.artifact(integrity)
-            found.append(self._verified("artifact", name, path, integrity, artifact.size))
-        for tree, packages in sorted(lock.trees.items()):
-            for package in packages.packages:
-                integrity = Integrity.parse(package.integrity)
-                path, name = self.store.artifact(integrity), f"{tree} {package.file}"
-                found.append(self._verified("artifact", name, path, integrity, package.size))
-        for entry in self.entries():
-            name, path = f"{entry.harness} {entry.platform}", self.store.bundle(entry.sha256)
-            verified = self._verified("bundle", name, path, _sha256(entry.sha256), entry.size)
-            found.append(verified)
-            if verified.status == "ok" and self.store.tree(entry.sha256).exists():
-                found.append(self._verified_tree(name, path, entry.sha256))
-        return tuple(found)
+        lock, cached = self.lock(), Cached(self.store, self._progress)
+        whole = VerifyEntry(kind="lock", name=self.lock_path.name, status="ok")
+        return (whole, *cached.sources(lock), *cached.bundles(self.entries()))
 
     def update_lock(
         self, only: Collection[str] = (), *, released: Released = lambda *_: None
@@ -277,29 +263,6 @@ class RuntimeLibrary:
         changed = write_lock(self.lock_path, lock)
         self._lock = None
         return LockEntry(path=self.lock_path, changed=changed)
-
-    def _verified(
-        self,
-        kind: Literal["artifact", "bundle"],
-        name: str,
-        path: Path,
-        integrity: Integrity,
-        size: int,
-    ) -> VerifyEntry:
-        try:
-            with self._progress.step(f"verifying {name}"):
-                held = self.store.holds(path, integrity, size=size, rehash=True)
-        except IntegrityError as error:
-            return VerifyEntry(kind=kind, name=name, status="corrupt", detail=error.message)
-        return VerifyEntry(kind=kind, name=name, status="ok" if held else "absent")
-
-    def _verified_tree(self, name: str, bundle: Path, sha256: str) -> VerifyEntry:
-        folder = self.store.tree(sha256)
-        with self._progress.step(f"verifying the tree of {name}"):
-            wrong = check_unpacked(bundle, sha256, folder, rehash=True)
-        return VerifyEntry(
-            kind="tree", name=name, status="corrupt" if wrong else "ok", detail=wrong or ""
-        )
 
     def _known(self) -> Mapping[str, LockedArtifact]:
         return unchanged(self.pins, self.lock_path)
@@ -323,10 +286,6 @@ def choose(
         known = ", ".join(sorted({f"{e.harness} {e.platform}" for e in entries}))
         raise NothingSelected("no runtime matches", cure=f"there are: {known}")
     return wanted
-
-
-def _sha256(hexdigest: str) -> Integrity:
-    return Integrity.parse(f"sha256:{hexdigest}")
 
 
 def _runtime(harness: str, pin: HarnessPin, platform: str) -> Runtime:

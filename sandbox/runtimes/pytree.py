@@ -52,7 +52,7 @@ def described_wheel(path: Path, platforms: Sequence[Platform]) -> LockedPackage:
             said = email.message_from_bytes(wheel.read(name))
     except (zipfile.BadZipFile, StopIteration, KeyError) as error:
         raise IntegrityError(f"{path.name} is no wheel", cure="suspect the index") from error
-    integrity = Integrity.parse(f"sha256:{hash_file(path, 'sha256')}")
+    integrity = Integrity.of_sha256(hash_file(path, "sha256"))
     return LockedPackage(
         client="pip",
         name=str(said["Name"]),

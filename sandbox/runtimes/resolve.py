@@ -155,7 +155,7 @@ def _make(
         path = store.bundle(made.sha256)
         with locked(path), writable(path):
             scratch.rename(path)
-            store.holds(path, Integrity.parse(f"sha256:{made.sha256}"), size=made.size)
+            store.holds(path, Integrity.of_sha256(made.sha256), size=made.size)
     finally:
         scratch.unlink(missing_ok=True)
     return LockedBundle(
