@@ -8,16 +8,16 @@ mount, and its program run in the image. Warm is every later cell. Each is compa
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
 from sandbox.cache import scratch
 from sandbox.conformance.timing import Clock, DockerCli, Measure, Unmeasured, median_of
-from sandbox.conformance.ways import TREE_MOUNT
+from sandbox.conformance.ways import ImageRuntimes, run_volumes
 from sandbox.conformance.world import World
-from sandbox.engine.limits import ReadOnlyMount
+from sandbox.engine.limits import Mounted
 from sandbox.engine.owner import Ownership
 from sandbox.engine.sandbox import Sandbox
 from sandbox.errors import SandboxError, Unsupported
@@ -58,10 +58,13 @@ def _installs(
         with RuntimeLibrary(own.pins_path, store=store) as library, ExitStack() as stack:
             with Clock() as made:
                 bundle = library.ensure_bundle(harness, platform)
+            volumes = stack.enter_context(run_volumes(world.engine, "mount", world.run_id))
+            loaded = world.images[image]
+            mounted = ImageRuntimes(world.engine, library, loaded, way="mount", volumes=volumes)
             with Clock() as unpacked:
-                tree = library.ensure_tree(bundle)
-            one = Installs(world, image, library, bundle, tree, docker)
-            stack.enter_context(one.opened())
+                mounts = mounted.mounts(bundle)
+            one = Installs(world, image, bundle, mounted, library.ensure_tree(bundle), docker)
+            stack.enter_context(one.opened(mounts))
             yield from compared(
                 f"install {harness}",
                 image,
@@ -119,21 +122,20 @@ def compared(
 
 @dataclass
 class Installs:
-    """A runtime, sandboxes of ours that see its tree, and a container by hand."""
+    """A runtime, a sandbox of ours that sees it, and a container by hand that gets its tree."""
 
     world: World
     image: str
-    library: RuntimeLibrary
     bundle: Bundle
+    mounted: ImageRuntimes
     tree: Path
     docker: DockerCli
 
-    def opened(self) -> ExitStack:
+    def opened(self, mounts: Sequence[Mounted]) -> ExitStack:
         """Start the sandboxes; they are gone when the stack is closed."""
         owner = Ownership.current(run_id=self.world.run_id, cell_id="bench")
         ref = self.world.images[self.image].ref
         with ExitStack() as stack:
-            mounts = [ReadOnlyMount(source=self.tree, target=TREE_MOUNT)]
             self.box = stack.enter_context(
                 Sandbox(self.world.engine, ref, owner=owner, mounts=mounts)
             )
@@ -151,17 +153,9 @@ class Installs:
     def mount(self) -> float:
         """Do what a cell does: prove the tree, link it, run the program unless that is proved."""
         prefix = self._target()
-        proofs = self.library.proofs(self.world.images[self.image].image_id)
         with Clock() as clock:
-            self.library.ensure_tree(self.bundle)
-            install(
-                self.box,
-                self.bundle,
-                prefix,
-                tree_path=TREE_MOUNT,
-                proofs=proofs,
-                deadline_s=_DEADLINE_S,
-            )
+            self.mounted.mounts(self.bundle)
+            self.mounted.install(self.box, self.bundle, prefix)
         self.box.exec(["rm", "-rf", prefix], deadline_s=_DEADLINE_S)
         return clock.seconds
 
