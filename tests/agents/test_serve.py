@@ -65,29 +65,25 @@ def test_sandboxes_of_its_own_see_the_runtime_and_lent_ones_get_a_copy(
     engine: Engine, make: Callable[..., Sandbox]
 ) -> None:
     with (
-        serving("pi", "--image", "alpine-3.23") as agent,
+        serving("pi", "--image", "alpine-3.23") as served,
+        agent_at(served.url) as agent,
         make("alpine-3.23", workdir="/workspace") as lent,
     ):
         agent.seed(seed("own", None))
         agent.seed(seed("lent", SandboxAccess.to_container(lent.id, workdir="/workspace")))
-        served = [one for one in sandboxes(engine, "serve-") if TREE_MOUNT in one]
-        assert len(served) == 1
+        (shown,) = sandboxes(engine, served.process.pid)
+        assert TREE_MOUNT in shown
         where = lent.exec(["sh", "-c", "echo /tmp/sandbox-*/runtime"], deadline_s=30)
         assert lent.exec(["test", "-h", where.stdout.text.strip()], deadline_s=30).exit_code == 1
         for name in ("own", "lent"):
             agent.close(close(name))
-        assert sandboxes(engine, "serve-") == []
+        assert sandboxes(engine, served.process.pid) == []
 
 
-def sandboxes(engine: Engine, run: str) -> list[list[str]]:
-    """The read-only mounts of each sandbox of runs that are called so."""
-    api = engine.sdk.api
-    ours = api.containers(filters={"label": ["sandbox.project=sandbox"]})
-    return [
-        [str(mount["Destination"]) for mount in one["Mounts"] if not mount["RW"]]
-        for one in ours
-        if one["Labels"]["sandbox.run_id"].startswith(run)
-    ]
+def sandboxes(engine: Engine, pid: int) -> list[list[str]]:
+    """What each sandbox of a process is shown read-only."""
+    found = engine.sdk.api.containers(filters={"label": [f"sandbox.pid={pid}"]})
+    return [[mount["Destination"] for mount in one["Mounts"] if not mount["RW"]] for one in found]
 
 
 def test_what_cannot_be_served_is_said(engine: Engine) -> None:
