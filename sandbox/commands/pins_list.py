@@ -15,7 +15,7 @@ from sandbox.runtimes.library import RuntimeEntry
 from sandbox.runtimes.needs import Needs
 from sandbox.runtimes.pins import Pins
 
-_TITLES = ("HARNESS", "VERSION", "PLATFORMS", "SIZE", "LICENCE", "NEEDS", "AGE", "HERE")
+_TITLES = ("HARNESS", "VERSION", "PLATFORMS", "SIZE", "LICENCE", "LIBC", "CPU", "AGE", "HERE")
 
 
 def run(arguments: argparse.Namespace) -> ExitCode:
@@ -43,6 +43,7 @@ def _rows(entries: Iterable[RuntimeEntry], now: datetime) -> list[tuple[str, ...
                 megabytes(one.size),
                 one.licence if one.redistributable else f"{one.licence} (not passed on)",
                 libc_floor(one.needs),
+                one.needs.cpu or "any",
                 _age(one.released, now),
                 "yes" if one.cached else "no",
             )

@@ -203,8 +203,9 @@ def test_an_image_that_cannot_work_is_refused(
         ({"glibc": "2.99"}, "needs GLIBC_2.99, image has 2.36"),
         ({"interpreter": "/lib/ld-x.so.1"}, "needs the loader /lib/ld-x.so.1, image has no"),
         ({"libraries": ("libstdc++.so.6",)}, "needs libstdc[+][+].so.6, image has none"),
+        ({"cpu": "x86-64-v4"}, "needs a CPU of level x86-64-v4, this machine's is x86-64-v3"),
     ],
-    ids=["glibc", "loader", "library"],
+    ids=["glibc", "loader", "library", "cpu"],
 )
 def test_an_image_that_lacks_what_the_lock_names_is_refused(
     desk: Desk, asks: dict[str, object], word: str
