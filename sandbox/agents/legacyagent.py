@@ -37,7 +37,8 @@ from sandbox.agents.legacy import (
 from sandbox.agents.ports import OwnedPlace, Place, Runtimes
 from sandbox.agents.preinstalled import PreinstalledRuntimes
 from sandbox.agents.response import AgentResponse
-from sandbox.agents.session import Options, Session, SessionEvidence, SupervisedAgent
+from sandbox.agents.session import Options, SupervisedAgent
+from sandbox.agents.sessionstate import Session, SessionEvidence
 from sandbox.agents.wire import error_from
 from sandbox.errors import CouldNotFindOut
 from sandbox.harnesses.base import Harness

@@ -18,56 +18,22 @@ from sandbox.agents.contract import (
     nothing_observed,
 )
 from sandbox.agents.launch import launch_context, stopping, write_plan
-from sandbox.agents.outcome import ExchangeFacts, Outcome, exchange_facts, native_facts, outcome_of
-from sandbox.agents.ports import OwnedPlace, Place, Places, Runtimes
+from sandbox.agents.outcome import ExchangeFacts, exchange_facts, native_facts, outcome_of
+from sandbox.agents.ports import Places, Runtimes
 from sandbox.agents.response import AgentResponse, respond
-from sandbox.agents.setup import ROOTS, Prepared, Setup, remove_folder
+from sandbox.agents.sessionstate import Session, SessionEvidence
+from sandbox.agents.setup import ROOTS, Setup, remove_folder
 from sandbox.agents.snapshot import complete, take_snapshot
 from sandbox.agents.supervisor import Command, SupervisionError, Supervisor
 from sandbox.errors import ContainerGone, NotFound, SandboxError, UsageError
 from sandbox.evidence.records import (
-    CleanupReceipt,
     Exchange,
-    InstallReceipt,
     ModelRef,
     Observations,
 )
-from sandbox.harnesses.base import Harness, LaunchPlan, NativeContext
+from sandbox.harnesses.base import Harness, NativeContext
 
 Exchanges = Callable[[EpisodeId], Iterable[Exchange]]
-
-
-@dataclass(kw_only=True)
-class Session:
-    """Everything that one agent session has, from the first step of its setup to its close."""
-
-    request: SeedRequest
-    place: Place
-    owned: OwnedPlace | None
-    sandbox_id: str | None = None
-    folder: str | None = None
-    prepared: Prepared | None = None
-    supervisor: Supervisor | None = None
-    plan: LaunchPlan | None = None
-    receipt: CleanupReceipt | None = None
-    outcome: Outcome | None = None
-    observations: Observations | None = None
-    error: str | None = None
-    released: bool = False
-
-
-@dataclass(frozen=True, kw_only=True)
-class SessionEvidence:
-    """What an in-process runner may keep of a session; None: not known (yet)."""
-
-    sandbox_id: str | None
-    folder: str | None
-    workdir: str | None
-    task_home: str | None
-    install: InstallReceipt | None
-    receipt: CleanupReceipt | None
-    outcome: Outcome | None
-    native: Path
 
 
 @dataclass(kw_only=True)
@@ -122,17 +88,7 @@ class SupervisedAgent(Agent[Session]):
         session = self._sessions.get(agent_session_id)
         if session is None:
             raise NotFound(f"no agent session {agent_session_id}")
-        ready = session.prepared
-        return SessionEvidence(
-            sandbox_id=session.sandbox_id,
-            folder=session.folder,
-            workdir=None if ready is None else ready.workdir,
-            task_home=None if ready is None else ready.task_home,
-            install=None if ready is None else ready.install,
-            receipt=session.receipt,
-            outcome=session.outcome,
-            native=self._native(session),
-        )
+        return session.evidence(self._native(session))
 
     def forget_session(self, agent_session_id: str) -> None:
         """Drop the evidence of a session that nobody can ask for any more."""

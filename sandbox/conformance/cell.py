@@ -6,17 +6,26 @@ import shutil
 import tempfile
 import time
 import uuid
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tenacity import Retrying, retry_if_result, stop_after_attempt
 
-from sandbox.agents.contract import EpisodeId, TaskId, UnprocessableError
+from sandbox.agents.contract import EpisodeId, TaskId
 from sandbox.agents.episode import AgentClient, Resources
-from sandbox.agents.session import SessionEvidence
+from sandbox.agents.sessionstate import SessionEvidence
 from sandbox.agents.stages import Episode, EpisodeResult
 from sandbox.conformance.baked import bake
+from sandbox.conformance.cellrecord import (
+    engine_record,
+    image_record,
+    pin_of,
+    refusal_by,
+    refusal_of,
+    rounded,
+    row_of,
+    with_errors,
+)
 from sandbox.conformance.companion import CompanionSession
 from sandbox.conformance.driver import Driver, LegacyDriver, OwnDriver, RemoteDriver
 from sandbox.conformance.legacytask import LegacyTask
@@ -29,17 +38,8 @@ from sandbox.conformance.ways import ImageRuntimes
 from sandbox.conformance.world import World
 from sandbox.engine.owner import Ownership
 from sandbox.errors import EngineFailure, SandboxError, Unsupported
-from sandbox.evidence.assemble import assemble
-from sandbox.evidence.cell import (
-    CellRecord,
-    EngineRecord,
-    HarnessPin,
-    ImageRecord,
-    Refusal,
-    WitnessRecord,
-)
+from sandbox.evidence.cell import CellRecord, Refusal, WitnessRecord
 from sandbox.evidence.folder import CellFiles, cell_folder, write_cell
-from sandbox.evidence.rows import Row
 from sandbox.harnesses.base import Capabilities
 from sandbox.runtimes.library import Bundle
 
@@ -87,7 +87,7 @@ def _attempt(spec: CellSpec, world: World, earlier: list[Refusal]) -> _Tried:
     try:
         files = cell.files(started)
     except SandboxError as error:
-        files = CellFiles(cell=cell.record(started, refusal=_refusal(error)))
+        files = CellFiles(cell=cell.record(started, refusal=refusal_by(error)))
     files = replace(files, cell=files.cell.model_copy(update={"earlier_attempts": before}))
     refusal = files.cell.refusal
     broke = cell.engine_failed and refusal is not None
@@ -130,8 +130,15 @@ class _Cell:
         if session is not None:
             self.native = session.native
         return CellFiles(
-            cell=self.record(started, refusal=self._refusal_of(result)),
-            row=self._row(result, task),
+            cell=self.record(
+                started, refusal=refusal_of(result, interrupted=self._world.cancel.is_set())
+            ),
+            row=row_of(
+                result,
+                task_id=self._scenario.name,
+                rollout_id=self._rollout_id,
+                exchanges=task.exchanges(),
+            ),
             witness=self._seen(task, result),
             exchanges=task.exchanges(),
             receipt=None if session is None else session.receipt,
@@ -151,7 +158,7 @@ class _Cell:
         session = self._session()
         task = self._task
         facts = None if task is None else task.facts
-        info, declared = self._world.engine.info, self._capabilities
+        declared = self._capabilities
         return CellRecord(
             cell_id=self._spec.cell_id,
             harness=self._spec.harness,
@@ -167,24 +174,13 @@ class _Cell:
             agent=self._driver.record,
             conditions=self._world.conditions,
             isolation=None if task is None or task.link is None else task.link.isolation,
-            pin=self._pin(),
-            image_record=ImageRecord(
-                name=self._image.name,
-                image_id=self._image.image_id,
-                libc=f"{self._image.libc} {self._image.libc_version}",
-                arch=self._image.arch,
-                uid=None if facts is None else facts.uid,
-            ),
-            engine=EngineRecord(
-                version=info.version,
-                api_version=info.api_version,
-                cgroup_version=str(info.cgroup_version),
-                storage_driver=info.storage_driver,
-            ),
+            pin=pin_of(self._bundle),
+            image_record=image_record(self._image, facts),
+            engine=engine_record(self._world.engine.info),
             session_dir=None if session is None else session.folder,
             workdir=None if facts is None else facts.workdir,
             task_home=None if facts is None else facts.home,
-            phases={} if self._result is None else _rounded(self._result.phases),
+            phases={} if self._result is None else rounded(self._result.phases),
             capabilities={}
             if declared is None
             else declared.model_dump(mode="json", exclude={"exceptions"}),
@@ -297,44 +293,7 @@ class _Cell:
             "companion": None if self._companion is None else self._companion.record,
             "reactivation": None if self._again is None else self._again.answer,
         }
-        return _with_errors(task.seen.model_copy(update=beside), result.cleanup_errors)
-
-    def _refusal_of(self, result: EpisodeResult) -> Refusal | None:
-        """Return why there is nothing to judge: it cannot work, or it broke under us."""
-        failure = result.failure
-        if failure is None:
-            return None
-        if self._world.cancel.is_set() and failure.kind == "cancelled":
-            return Refusal(
-                kind="error", reason="the run was interrupted", cure="run the cell again"
-            )
-        error = failure.error
-        if isinstance(error, Unsupported | UnprocessableError | EngineFailure):
-            return _refusal(error)
-        return None
-
-    def _row(self, result: EpisodeResult, task: Task) -> Row:
-        joined = assemble(
-            task_id=self._scenario.name,
-            rollout_id=self._rollout_id,
-            observations=result.observations,
-            exchanges=task.exchanges(),
-        )
-        response = None if result.response is None else result.response.model_dump(mode="json")
-        failure = result.failure
-        if failure is None:
-            assert result.reward is not None
-            return joined.success(
-                reward=result.reward, response=response, rejection=result.rejection
-            )
-        return joined.failure(
-            kind=failure.kind,
-            failure_class=failure.failure_class,
-            stage=failure.stage,
-            message=failure.message,
-            terminal=failure.terminal,
-            partial_response=response,
-        )
+        return with_errors(task.seen.model_copy(update=beside), result.cleanup_errors)
 
     def _session(self) -> SessionEvidence | None:
         return self._driver.evidence(self._session_id)
@@ -342,27 +301,3 @@ class _Cell:
     def _session_dir(self) -> str | None:
         session = self._session()
         return None if session is None else session.folder
-
-    def _pin(self) -> HarnessPin | None:
-        bundle = self._bundle
-        if bundle is None:
-            return None
-        return HarnessPin(
-            harness=bundle.harness,
-            version=bundle.version,
-            platform=bundle.platform,
-            bundle_sha256=bundle.sha256,
-        )
-
-
-def _refusal(error: SandboxError) -> Refusal:
-    kind = "unsupported" if isinstance(error, Unsupported | UnprocessableError) else "error"
-    return Refusal(kind=kind, reason=error.message, cure=error.cure)
-
-
-def _with_errors(seen: WitnessRecord, errors: Sequence[str]) -> WitnessRecord:
-    return seen.model_copy(update={"errors": (*seen.errors, *errors)})
-
-
-def _rounded(phases: dict[str, float]) -> dict[str, float]:
-    return {name: round(seconds, 4) for name, seconds in phases.items()}

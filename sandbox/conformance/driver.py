@@ -20,7 +20,8 @@ from sandbox.agents.episode import AgentClient, Resources, run_episode
 from sandbox.agents.legacyagent import LegacyAgent
 from sandbox.agents.legacyepisode import run_legacy_episode
 from sandbox.agents.ports import OwnedPlace, Place
-from sandbox.agents.session import Options, SessionEvidence, SupervisedAgent
+from sandbox.agents.session import Options, SupervisedAgent
+from sandbox.agents.sessionstate import SessionEvidence
 from sandbox.agents.stages import Episode, EpisodeResult
 from sandbox.conformance.legacytask import LegacyTask
 from sandbox.conformance.task import Task

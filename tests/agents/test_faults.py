@@ -25,7 +25,8 @@ from sandbox.agents.episode import run_episode
 from sandbox.agents.lifecycle import AgentSessions
 from sandbox.agents.places import LocalPlaces
 from sandbox.agents.response import AgentResponse
-from sandbox.agents.session import Options, Session, SupervisedAgent
+from sandbox.agents.session import Options, SupervisedAgent
+from sandbox.agents.sessionstate import Session
 from sandbox.agents.stages import Episode, EpisodeResult, Seeded
 from sandbox.engine.client import Engine
 from sandbox.engine.host import ensure_engine
