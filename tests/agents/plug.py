@@ -149,7 +149,7 @@ def _ask(
 
         def tell() -> None:
             while not done.is_set():
-                if cancel.wait(0.05):
+                if cancel.wait(0.005):
                     connection.send("cancel")
                     return
 

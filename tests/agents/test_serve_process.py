@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from hypothesis import settings
-from hypothesis.stateful import initialize, run_state_machine_as_test
+from hypothesis.stateful import initialize, rule, run_state_machine_as_test
 
 from sandbox.agents.contract import ConflictError
 from tests.agents.plug import NAME, Plug
@@ -58,8 +58,10 @@ class LifecycleOfProcess(Lifecycle):
     def own(self, name: str) -> str:
         return f"{name}-{self.number}"
 
-    def wait(self, seconds: float) -> None:
-        """Nothing moves the process's clock: the machine has no such rule here."""
+    @rule()
+    def wait(self) -> None:
+        """Nothing moves the process's clock: instead of old names that are free again, take new."""
+        self.number = next(NUMBERS)
 
     def teardown(self) -> None:
         for name, expected in getattr(self, "known", {}).items():
@@ -69,7 +71,7 @@ class LifecycleOfProcess(Lifecycle):
 
 
 def test_every_order_of_requests_to_a_served_process(tmp_path: Path) -> None:
-    few = settings(max_examples=12, stateful_step_count=25, deadline=None)
+    few = settings(max_examples=30, stateful_step_count=25, deadline=None)
     with plugged(tmp_path) as served:
         run_state_machine_as_test(lambda: LifecycleOfProcess(served), settings=few)  # type: ignore[no-untyped-call]
 

@@ -182,7 +182,7 @@ def _rejections() -> Iterable[Defect]:
     yield Defect(
         check="error_sequence",
         name="a rate limit asked again and again",
-        files=lambda: good("endless_429", statuses=[429] * 21),
+        files=lambda: good("endless_429", statuses=[429] * 41),
     )
 
 

@@ -60,7 +60,7 @@ class Clients:
 
     def _transport(self) -> httpx.AsyncBaseTransport:
         if self._socket or isinstance(self._app, str):
-            return httpx.AsyncHTTPTransport()
+            return httpx.AsyncHTTPTransport(verify=False)  # plain HTTP: read no certificates
         return httpx.ASGITransport(self._app)
 
     def of(self, session: str) -> HttpAgent:

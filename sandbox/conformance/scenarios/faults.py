@@ -13,8 +13,8 @@ from sandbox.model.faults import Fault, StatusFault
 from sandbox.model.script import Script
 
 _RETRY_AFTER = {"retry-after": "1"}
-_MOST_TRIES = 20
-"""Tries within ``ENDLESS_429``'s deadline that still have pauses between them."""
+_MOST_TRIES = 40
+"""Tries of a harness that waits longer each time: it has fewer in half a minute, or in ten."""
 
 
 def one_tool(*faults: Fault, reachable: bool = True) -> Callable[[str], Script]:
