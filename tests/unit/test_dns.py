@@ -205,6 +205,14 @@ def test_any_host_name_is_fine(hostname: str | None) -> None:
         assert client.recv(4096)
 
 
+def _ended(client: socket.socket) -> bool:
+    """The kernel resets a connection that was not accepted yet, and ends one that was."""
+    try:
+        return client.recv(1) == b""
+    except ConnectionResetError:
+        return True
+
+
 def test_close_ends_thread_and_sockets_at_once_and_twice() -> None:
     before = set(threading.enumerate())
     udp, tcp = same_port()
@@ -216,7 +224,7 @@ def test_close_ends_thread_and_sockets_at_once_and_twice() -> None:
             closer.start()
         for closer in closers:
             closer.join()
-        assert time.monotonic() - began < 1
-        assert client.recv(1) == b""
+        assert time.monotonic() - began < 4  # none of its time-outs was waited for
+        assert _ended(client)
     assert udp.fileno() == tcp.fileno() == -1
     assert set(threading.enumerate()) == before
