@@ -71,7 +71,7 @@ class LifecycleOfProcess(Lifecycle):
 
 
 def test_every_order_of_requests_to_a_served_process(tmp_path: Path) -> None:
-    few = settings(max_examples=30, stateful_step_count=25, deadline=None)
+    few = settings(max_examples=20, stateful_step_count=25, deadline=None)
     with plugged(tmp_path) as served:
         run_state_machine_as_test(lambda: LifecycleOfProcess(served), settings=few)  # type: ignore[no-untyped-call]
 

@@ -93,7 +93,8 @@ class Lifecycle(RuleBasedStateMachine):
                 self.sessions.seed(request)
             self.known[name] = Expected(seeded=request, broken=True)
         else:
-            assert self.sessions.seed(request).agent_session_id == name
+            for _ in range(2):
+                assert self.sessions.seed(request).agent_session_id == name
             self.known[name] = Expected(seeded=request)
         self.agent.seed_fails = None
 
@@ -110,6 +111,8 @@ class Lifecycle(RuleBasedStateMachine):
             return
         assert self.sessions.activate(activate_request(name)).status == "completed"
         expected.activated = True
+        with pytest.raises(ConflictError):
+            self.sessions.activate(activate_request(name))
 
     @rule(name=NAMES, during=st.sampled_from(["setup", "run"]))
     def cancelled(self, name: str, during: str) -> None:
@@ -164,6 +167,7 @@ class Lifecycle(RuleBasedStateMachine):
             expected.closing = True
         else:
             answer = self.sessions.close(request)
+            assert self.sessions.close(request) == answer
             assert (answer.agent_observations is not None) == (expected.seeded is not None)
             expected.answer, expected.closed_for = answer, rollout
             expected.closed_at = self.clock.now
