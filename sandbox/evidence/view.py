@@ -32,6 +32,7 @@ UNPARSEABLE = "agent_artifact_record_unparseable"
 
 _Fact = TypeVar("_Fact")
 _TIMED_OUT = "agent_run_timeout"
+_NO_END = "invocation_outcome_unavailable"
 
 
 @dataclass(frozen=True)
@@ -49,11 +50,16 @@ class CellEvidence:
     def expected(self) -> Expectation:
         """What the scenario expects: of its legitimate endings the one that this cell has.
 
-        A cell that has none of them is held to the best one.
+        Of several that differ in the number of commands alone it is the nearest one. A cell that
+        has none of them is held to the best one.
         """
         expectation = self.files.cell.expectation
         endings = expectation.legitimate(self.files.cell.capabilities)
-        return expectation.settled(next(filter(self._ended_so, endings), expectation))
+        fitting = filter(self._ended_so, endings)
+        tools = self.files.witness.tools if self.files.witness is not None else ()
+        ran = sum(tool.expected.runs and tool.marker_found for tool in tools)
+        nearest = min(fitting, key=lambda ending: abs(ending.tools - ran), default=expectation)
+        return expectation.settled(nearest)
 
     def _ended_so(self, ending: Ending) -> bool:
         row, receipt = self.files.row, self.files.receipt
@@ -175,6 +181,21 @@ class CellEvidence:
         return self.expected.lossy and any(
             gap.code == UNPARSEABLE for gap in self.observations.gaps
         )
+
+    @cached_property
+    def broken_off(self) -> set[str]:
+        """The tool calls of the last reply, where a harness may have ended in the middle of them.
+
+        Empty unless the scenario may cost records, the run is a failure, and a gap says that its
+        end is not on record: then nobody was left to carry them out or to note what became of them.
+        """
+        told = any(gap.code == _NO_END for gap in self.observations.gaps)
+        whole = [call for call in self.calls if is_completed(call)]
+        if not (self.expected.lossy and self.expected.row == "failure" and told and whole):
+            return set()
+        last = max(whole, key=lambda call: call.started_at).model_call_id
+        names = (e.tool_call_ids for e in self.exchanges if e.exchange_id == last)
+        return {name for found in names for name in found}
 
     @property
     def scripted_tools(self) -> Sequence[ToolWitness]:

@@ -34,7 +34,8 @@ class Capabilities(Record):
     """What a harness can do and how it behaves, declared so that checks know what applies.
 
     ``session_header`` is the request header whose value is the invocation id. ``response_ids``:
-    the native transcript names the model's response ids, so calls join without the header.
+    the native transcript names the model's response ids, so calls join without the header, and
+    those of subagents need not have it.
     ``request_deadline``: a request that gets no answer at all ends by itself (where False, only
     the supervisor's deadline ends it). ``stream_deadline``: so does a stream that stalls.
     ``project_instructions`` says which instruction files of the task the harness reads although

@@ -92,7 +92,7 @@ def _ran_anyway(files: CellFiles) -> CellFiles:
     return with_witness(files, tools=tools)
 
 
-def _untruncated(exchange: Exchange) -> Exchange:
+def untruncated(exchange: Exchange) -> Exchange:
     return Exchange.model_validate_json(exchange.model_dump_json().replace("[truncated]", ""))
 
 
@@ -311,7 +311,12 @@ def _tools() -> Iterable[Defect]:
     yield Defect(
         check=check,
         name="cut in silence",
-        files=lambda: with_exchanges(good("big_output"), _untruncated),
+        files=lambda: with_exchanges(good("big_output"), untruncated),
+    )
+    yield Defect(
+        check=check,
+        name="the polls bring a part in silence",
+        files=lambda: yielded(good("big_output"), polled=True),
     )
     yield Defect(
         check=check,

@@ -6,7 +6,8 @@ opportunity need no name here: their commands leave notes beside their markers (
 command whose text names a note that is not there has shown the opposite.
 
 Not held against anything: ``response_ids`` (a row's references are those of the join, whoever gave
-the identifier), ``slow_start_s`` (a matter of the machine) and ``project_instructions``.
+the identifier; where it is declared, a subagent's calls may do without the header),
+``slow_start_s`` (a matter of the machine) and ``project_instructions``.
 """
 
 from __future__ import annotations
@@ -95,11 +96,26 @@ def _session_header(cell: CellEvidence, declared: JsonValue) -> Shown | None:
     name = str(declared)
     for exchange in asked:
         value = exchange.headers.get(name)
+        if value is None and exchange.exchange_id in _named_by_subagents(cell):
+            continue
         if value is None:
             return Shown(value=None, where=f"model call {exchange.exchange_id} has no {name}")
         if known and value not in known:
             return Shown(value=None, where=f"{name} {value} is the id of no invocation")
     return Shown(value=declared, where="every model call has it")
+
+
+def _named_by_subagents(cell: CellEvidence) -> set[str]:
+    """Return the model calls that subagents' transcripts name: these need no header to be owned."""
+    if not cell.cell.capabilities.get("response_ids"):
+        return set()
+    return {
+        ref.model_call_id
+        for invocation in cell.invocations
+        if invocation.parent_invocation_id is not None
+        for ref in invocation.model_calls
+        if ref.model_call_id is not None
+    }
 
 
 def _undeclared_header(asked: Sequence[Exchange], known: set[str]) -> Shown:

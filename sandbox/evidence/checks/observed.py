@@ -29,7 +29,7 @@ def observations_present(cell: CellEvidence) -> Outcome:
         if gap.code in lost
     ]
     known = {invocation.invocation_id for invocation in (cell.root, *cell.invocations)}
-    asked = cell.asked_for
+    asked = cell.asked_for - cell.broken_off
     requests = {
         item.tool_call_id
         for invocation in cell.invocations

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from sandbox.evidence import payloads
+from sandbox.evidence.checks import polls
 from sandbox.evidence.checks.check import check
 from sandbox.evidence.records import ToolStatus, ToolWitness
 from sandbox.evidence.verdict import Outcome, Tier, judged_by, not_applicable
@@ -34,7 +34,7 @@ def calls_refused(cell: CellEvidence) -> Outcome:
             faults.append(
                 f"tool call {name} was carried out: its file {tool.expected.marker} exists"
             )
-        if not _results(cell, name):
+        if not polls.sent(cell, name):
             faults.append(f"the model got no result of tool call {name}")
         statuses = [r.status for r in cell.tool_calls if r.tool_call_id == name]
         if len(statuses) != 1:
@@ -58,8 +58,8 @@ def truncation_told(cell: CellEvidence) -> Outcome:
     faults = []
     for tool in huge:
         name = tool.expected.tool_call_id
-        results = _results(cell, name)
-        kept = [i.output for i in cell.tool_results if i.tool_call_id == name]
+        results = polls.sent(cell, name)
+        kept = polls.kept(cell, name)
         if not results:
             faults.append(f"the model got no result of tool call {name}")
         if not kept:
@@ -75,16 +75,12 @@ def _cut_faults(text: str, tool: ToolWitness) -> list[str]:
     if "\N{REPLACEMENT CHARACTER}" in text:
         faults.append(f"the result of tool call {name} holds a broken character")
     size = len(text.encode(errors="replace"))
-    if size < whole and not _TOLD.search(text):
+    # without the line break at the end nothing is missing
+    if size + len("\n") < whole and not _TOLD.search(text):
         faults.append(
             f"the result of tool call {name} has {size} of {whole} bytes, and does not say so"
         )
     return faults
-
-
-def _results(cell: CellEvidence, call_id: str) -> list[str]:
-    sent = (payloads.tool_results(call.dialect, call.request) for call in cell.calls)
-    return [results[call_id] for results in sent if call_id in results]
 
 
 CHECKS = (calls_refused, truncation_told)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import re
-from collections.abc import Mapping
 
 from sandbox.evidence import payloads
+from sandbox.evidence.checks import polls
 from sandbox.evidence.checks.check import check
 from sandbox.evidence.records import ToolCall, ToolStatus, ToolWitness
 from sandbox.evidence.verdict import Outcome, Tier, failed, judged_by, not_applicable
@@ -39,6 +38,8 @@ def tools_executed(cell: CellEvidence) -> Outcome:
     faults = []
     for number, tool in enumerate(tools):
         name, asked = _name(tool), cell.was_asked(tool)
+        if not tool.marker_found and _broken_off(cell, tool):
+            continue
         if number < wanted and not asked:
             faults.append(f"{name} was never asked for")
         elif asked and not tool.marker_found:
@@ -65,7 +66,7 @@ def tool_status(cell: CellEvidence) -> Outcome:
     faults = []
     for tool in cell.run_tools:
         records = [r for r in cell.tool_calls if r.tool_call_id == tool.expected.tool_call_id]
-        if not records and cell.records_lost:
+        if not records and (cell.records_lost or _broken_off(cell, tool)):
             continue
         if len(records) != 1:
             faults.append(f"expected one observation of {_name(tool)}, saw {len(records)}")
@@ -77,6 +78,8 @@ def tool_status(cell: CellEvidence) -> Outcome:
 def _status_faults(cell: CellEvidence, tool: ToolWitness, record: ToolCall) -> list[str]:
     code = tool.expected.exit_code
     accepted = _accepted(code)
+    if _broken_off(cell, tool):
+        accepted = {*accepted, ToolStatus.INCOMPLETE}
     if record.status is ToolStatus.UNKNOWN and code is None:
         gaps = {gap.code for gap in cell.observations.gaps}
         return (
@@ -116,46 +119,22 @@ def tool_output(cell: CellEvidence) -> Outcome:
     """The whole output of each ended command is in the model's next request and the transcript."""
     if not cell.run_tools:
         return _without_tools(cell)
-    sent = [payloads.tool_results(call.dialect, call.request) for call in cell.calls]
     faults = []
     ended = [tool for tool in cell.run_tools if tool.expected.exit_code is not None]
     huge = [tool for tool in ended if tool.expected.output_bytes is not None]
     ended = [tool for tool in ended if tool not in huge]
     for tool in ended:
         call_id = tool.expected.tool_call_id
-        to_model = [text for results in sent if (text := _whole(results, call_id)) is not None]
-        if any(_polls(results, call_id) for results in sent):
-            to_model = to_model[-1:]  # until the last poll the output is not complete
+        to_model = polls.sent(cell, call_id)
         if cell.expected.lossy and (not to_model or any(map(_NO_SPACE.search, to_model))):
             continue
-        kept = _kept(cell, call_id)
+        kept = polls.kept(cell, call_id)
         faults += _output_faults(f"result of {_name(tool)} sent to the model", to_model, tool)
         if kept or not cell.records_lost:
             faults += _output_faults(f"result of {_name(tool)} in the transcript", kept, tool)
     if not ended and not faults:
         return not_applicable("no scripted command ends by itself")
     return judged_by(faults)
-
-
-def _kept(cell: CellEvidence, call_id: str) -> list[str]:
-    """Return the results of a call in the transcripts; one that was polled has one, joined."""
-    named = {item.tool_call_id: item.output for item in cell.tool_results}
-    if _polls(named, call_id):
-        return [text for text in (_whole(named, call_id),) if text is not None]
-    return [item.output for item in cell.tool_results if item.tool_call_id == call_id]
-
-
-def _whole(results: Mapping[str, str], call_id: str) -> str | None:
-    """Return a call's result with what its polls brought; None when there is none."""
-    if call_id not in results:
-        return None
-    return "\n".join((results[call_id], *_polls(results, call_id)))
-
-
-def _polls(results: Mapping[str, str], call_id: str) -> list[str]:
-    """Return the results of the polls of a call that yielded, oldest first."""
-    names = (f"{call_id}p{number}" for number in itertools.count(1))
-    return [results[name] for name in itertools.takewhile(results.__contains__, names)]
 
 
 def _output_faults(what: str, texts: list[str], tool: ToolWitness) -> list[str]:
@@ -193,15 +172,12 @@ def failure_told(cell: CellEvidence) -> Outcome:
     faults = []
     for tool in failures:
         call_id = tool.expected.tool_call_id
-        texts = [
-            _whole(payloads.tool_results(call.dialect, call.request), call_id)
-            for call in cell.calls
-        ]
+        texts = polls.sent(cell, call_id)
         marked = any(
             call_id in payloads.marked_failures(call.dialect, call.request) for call in cell.calls
         )
-        told = [text for text in texts if text is not None and _tells(text, tool)]
-        ended = cell.expected.lossy and not any(text is not None for text in texts)
+        told = [text for text in texts if _tells(text, tool)]
+        ended = cell.expected.lossy and not texts
         if not marked and not told and not ended:
             faults.append(
                 f"{_name(tool)} exited {tool.expected.exit_code}, and its result gives the model "
@@ -252,6 +228,10 @@ def _without_tools(cell: CellEvidence) -> Outcome:
     if told:
         return failed(f"no tool call was asked for, yet {told[0]} is told")
     return not_applicable(_NO_TOOLS)
+
+
+def _broken_off(cell: CellEvidence, tool: ToolWitness) -> bool:
+    return tool.expected.tool_call_id in cell.broken_off
 
 
 def _name(tool: ToolWitness) -> str:
