@@ -79,7 +79,7 @@ class Hermes:
         dialect="chat",
         session_header="x-session-id",
         response_ids=False,
-        parallel_tools=True,
+        parallel_tools=False,  # only tools that read; commands of one reply run in turn
         subagents=True,
         compaction=True,
         needs_bash=False,

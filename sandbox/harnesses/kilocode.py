@@ -80,8 +80,15 @@ class KiloCode:
         project_instructions="nested",
         tools_see_key=False,
         slow_start_s=40.0,
-        # 7.0.33 has no limit for a request that gets no answer, and asks again for ever.
-        exceptions={"linux-x64-musl": {"request_deadline": False, "slow_start_s": 20.0}},
+        # 7.0.33 has no limit for a request that gets no answer, nor for a stream that stalls (it
+        # does not know chunkTimeout), and asks again for ever.
+        exceptions={
+            "linux-x64-musl": {
+                "request_deadline": False,
+                "stream_deadline": False,
+                "slow_start_s": 20.0,
+            }
+        },
     )
 
     def plan(self, ctx: LaunchContext) -> LaunchPlan:

@@ -85,6 +85,8 @@ def test_what_is_otherwise_on_a_platform_holds_there_alone() -> None:
     can = KILOCODE.capabilities
     assert can.on("linux-x64-gnu").request_deadline
     assert not can.on("linux-x64-musl").request_deadline
+    assert can.on("linux-x64-gnu").stream_deadline
+    assert not can.on("linux-x64-musl").stream_deadline  # no chunkTimeout in 7.0.33
     assert can.on("linux-x64-musl").exceptions == {}
     others = can.model_dump(exclude={"exceptions", *can.exceptions["linux-x64-musl"]})
     assert can.on("linux-x64-musl").model_dump(include=set(others)) == others

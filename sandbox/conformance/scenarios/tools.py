@@ -5,7 +5,8 @@ from __future__ import annotations
 import shlex
 
 from sandbox.conformance.scenario import EVERYWHERE, Scenario, home_note, marker, probe
-from sandbox.conformance.scenarios.expected import completed, ok
+from sandbox.conformance.scenarios.expected import NOT_COMPLETED, completed, gave_up, ok, some
+from sandbox.evidence.expectations import Ending
 from sandbox.model.script import (
     ParallelToolStep,
     RawToolStep,
@@ -144,6 +145,7 @@ UNKNOWN_TOOL = Scenario(
     expectation=completed(
         "a call of a tool that does not exist runs nothing, the model is told, the run goes on",
         ok(3),
+        alternatives=(gave_up(some(200), outcomes=NOT_COMPLETED, unwanted=True),),
     ),
 )
 INVALID_TOOL_JSON = Scenario(
@@ -185,6 +187,15 @@ BACKGROUND_TOOL = Scenario(
         background=("sleep 471",),
     ),
 )
+_HELD_UP = Ending(
+    exchanges=(some(200),),
+    outcomes=NOT_COMPLETED,
+    row="rollout",
+    reward=0.0,
+    tools=1,
+    timed_out=True,
+    unwanted=True,
+)
 BACKGROUND_HELD = Scenario(
     name="background_held",
     script=lambda rollout_id: _background(rollout_id, 472, ""),
@@ -195,6 +206,7 @@ BACKGROUND_HELD = Scenario(
         ok(4, 12),
         tools=3,
         background=("sleep 472",),
+        alternatives=(_HELD_UP,),
     ),
 )
 HOME_WRITE = Scenario(
