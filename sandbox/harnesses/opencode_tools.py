@@ -29,6 +29,9 @@ from sandbox.harnesses.opencode_database import PartRow
 SHELL = "bash"
 INVALID = "invalid"  # the tool that answers calls whose arguments cannot be read
 
+NOT_STARTED = "not_started"
+"""The error type of a call that was given up before it could be carried out."""
+
 _NOTE = "\n\n<shell_metadata>\n"
 _OUT_OF_TIME = "shell tool terminated command after exceeding timeout"
 _ABORTED = "User aborted the command"
@@ -97,10 +100,10 @@ def _outcome(part: PartRow) -> tuple[ToolStatus, str | None]:
     if said == "completed":
         return _outcome_of_completed(part)
     if said == "error":
-        stopped = _metadata(part).get("interrupted") is True
-        return (
-            (ToolStatus.CANCELLED, "interrupted") if stopped else (ToolStatus.FAILED, "tool_error")
-        )
+        if _metadata(part).get("interrupted") is not True:
+            return ToolStatus.FAILED, "tool_error"
+        # Without arguments the reply broke before the call was whole.
+        return ToolStatus.CANCELLED, "interrupted" if part.state.get("input") else NOT_STARTED
     if said in ("running", "pending"):
         return ToolStatus.INCOMPLETE, None
     return ToolStatus.UNKNOWN, None

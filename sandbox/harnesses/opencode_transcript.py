@@ -28,7 +28,7 @@ from sandbox.harnesses.native import (
 from sandbox.harnesses.opencode_database import Database, PartRow, SessionRow, read_database
 from sandbox.harnesses.opencode_session import SessionFacts, SessionRecords, read_session
 from sandbox.harnesses.opencode_stdout import StdoutFacts, read_stdout
-from sandbox.harnesses.opencode_tools import SHELL
+from sandbox.harnesses.opencode_tools import NOT_STARTED, SHELL
 
 SOURCE = "opencode"
 
@@ -120,7 +120,7 @@ def _receipt_gaps(calls: Iterable[ToolCall], shells: set[str] | None) -> list[Ga
     ]
 
 
-_NEVER_RAN = {"invalid_arguments", "tool_error"}
+_NEVER_RAN = {"invalid_arguments", "tool_error", NOT_STARTED}
 
 
 def _without_database(

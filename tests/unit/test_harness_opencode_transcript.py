@@ -180,6 +180,19 @@ def test_what_is_only_in_the_log_is_read(tmp_path: Path) -> None:
     assert "agent_transcript_unavailable" in codes(told)
 
 
+def _with_state(folder: Path, state: dict[str, object]) -> Path:
+    """Make evidence whose only tool call is in that state; the plugin was loaded."""
+    sql = (HERE / "opencode/compaction/opencode.sql").read_text()
+    data = json.dumps({"type": "tool", "tool": "bash", "callID": "call00010x", "state": state})
+    make_database(
+        folder / "opencode.db",
+        sql,
+        lambda db: db.execute("UPDATE part SET data = ? WHERE data LIKE '%callID%'", (data,)),
+    )
+    (folder / Path(RECEIPT).name).write_text('{"event":"loaded"}\n')
+    return folder
+
+
 class TestReceipt:
     def test_a_missing_receipt_is_a_gap(self, tmp_path: Path) -> None:
         folder = lay_out("opencode", "tool_success", tmp_path)
@@ -193,6 +206,19 @@ class TestReceipt:
         told = OPENCODE.parse(folder, NativeContext())
         assert codes(told) == ["agent_artifact_unavailable"]
         assert json.loads(lines[-1])["call_id"] in told.gaps[0].detail
+
+    @pytest.mark.parametrize(("arguments", "needed"), [({}, False), ({"command": "ls"}, True)])
+    def test_a_call_that_never_started_needs_no_line(
+        self, arguments: dict[str, str], needed: bool, tmp_path: Path
+    ) -> None:
+        state = {
+            "status": "error",
+            "input": arguments,
+            "metadata": {"interrupted": True},
+            "time": {"start": 1, "end": 2},
+        }
+        told = OPENCODE.parse(_with_state(tmp_path, state), NativeContext())
+        assert ("agent_artifact_unavailable" in codes(told)) is needed
 
     def test_a_run_without_tools_needs_only_the_loaded_line(self, tmp_path: Path) -> None:
         folder = lay_out("opencode", "error_400", tmp_path)
@@ -221,9 +247,19 @@ def test_an_empty_folder_is_gaps_and_no_invocation(tmp_path: Path) -> None:
     [
         ({"status": "error", "error": "boom"}, ToolStatus.FAILED, "tool_error"),
         (
-            {"status": "error", "error": "x", "metadata": {"interrupted": True}},
+            {
+                "status": "error",
+                "input": {"command": "ls"},
+                "error": "x",
+                "metadata": {"interrupted": True},
+            },
             ToolStatus.CANCELLED,
             "interrupted",
+        ),
+        (
+            {"status": "error", "input": {}, "error": "x", "metadata": {"interrupted": True}},
+            ToolStatus.CANCELLED,
+            "not_started",
         ),
         ({"status": "pending", "raw": '{"com'}, ToolStatus.INCOMPLETE, None),
         ({"status": "completed", "output": "x", "metadata": {}}, ToolStatus.UNKNOWN, None),
@@ -244,17 +280,20 @@ def test_an_empty_folder_is_gaps_and_no_invocation(tmp_path: Path) -> None:
         ({"status": "new"}, ToolStatus.UNKNOWN, None),
         ({}, ToolStatus.UNKNOWN, None),
     ],
-    ids=["error", "interrupted", "pending", "no-exit", "null", "aborted", "new", "empty"],
+    ids=[
+        "error",
+        "interrupted",
+        "not-started",
+        "pending",
+        "no-exit",
+        "null",
+        "aborted",
+        "new",
+        "empty",
+    ],
 )
 def test_states_that_were_not_recorded(
     state: dict[str, object], status: ToolStatus, error_type: str | None, tmp_path: Path
 ) -> None:
-    sql = (HERE / "opencode/compaction/opencode.sql").read_text()
-    data = json.dumps({"type": "tool", "tool": "bash", "callID": "call00010x", "state": state})
-    make_database(
-        tmp_path / "opencode.db",
-        sql,
-        lambda db: db.execute("UPDATE part SET data = ? WHERE data LIKE '%callID%'", (data,)),
-    )
-    (call,) = tool_calls(OPENCODE.parse(tmp_path, NativeContext()))
+    (call,) = tool_calls(OPENCODE.parse(_with_state(tmp_path, state), NativeContext()))
     assert (call.status, call.error_type) == (status, error_type)
