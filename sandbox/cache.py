@@ -16,7 +16,7 @@ import tempfile
 import threading
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Self
@@ -116,8 +116,14 @@ def claimed(path: Path) -> Iterator[bool]:
         yield True
 
 
+def _remove_if_there(folder: Path) -> None:
+    shutil.rmtree(folder, ignore_errors=True)
+
+
 @contextmanager
-def scratch(folder: Path, prefix: str) -> Iterator[Path]:
+def scratch(
+    folder: Path, prefix: str, *, remove: Callable[[Path], None] = _remove_if_there
+) -> Iterator[Path]:
     """Give a new folder below ``folder``, removed at the end; ``abandoned`` once its maker died."""
     with writable(folder):
         folder.mkdir(parents=True, exist_ok=True)
@@ -127,8 +133,13 @@ def scratch(folder: Path, prefix: str) -> Iterator[Path]:
         fcntl.flock(handle, fcntl.LOCK_EX)
         yield made
     finally:
-        shutil.rmtree(made, ignore_errors=True)
-        os.close(handle)
+        try:
+            remove(made)
+        except BaseException:  # an end that is asked for now would leave half of it
+            remove(made)
+            raise
+        finally:
+            os.close(handle)
 
 
 def abandoned(made: Path) -> bool:

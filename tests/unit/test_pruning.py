@@ -157,3 +157,19 @@ def test_a_claim_and_a_use_exclude_each_other(tmp_path: Path) -> None:
 def test_an_empty_cache_has_no_entries(room: Room) -> None:
     shutil.rmtree(room.store.root)
     assert found_in(room) == {"needed": [], "used": [], "unneeded": []}
+
+
+def test_a_scratch_folder_whose_removal_is_interrupted_is_removed_all_the_same(
+    tmp_path: Path,
+) -> None:
+    calls = []
+
+    def interrupted(folder: Path) -> None:
+        calls.append(folder)
+        if len(calls) == 1:
+            raise KeyboardInterrupt
+        shutil.rmtree(folder)
+
+    with pytest.raises(KeyboardInterrupt), scratch(tmp_path, ".x-", remove=interrupted) as made:
+        (made / "file").write_text("content")
+    assert list(tmp_path.iterdir()) == []
