@@ -86,7 +86,7 @@ class Hermes:
         request_deadline=True,
         project_instructions="nested",
         tools_see_key=False,
-        slow_start_s=20.0,
+        slow_start_s=30.0,
     )
 
     def plan(self, ctx: LaunchContext) -> LaunchPlan:

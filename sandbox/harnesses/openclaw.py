@@ -67,7 +67,7 @@ class OpenClaw:
         request_deadline=True,
         project_instructions="none",
         tools_see_key=False,
-        slow_start_s=30.0,
+        slow_start_s=45.0,
     )
 
     def plan(self, ctx: LaunchContext) -> LaunchPlan:
