@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 
 import pytest
 from hypothesis import settings
@@ -69,6 +70,34 @@ def test_a_setup_that_ends_well_after_a_close_came_is_refused_all_the_same() -> 
     thread.join(10)
     assert isinstance(results[0], ConflictError)
     assert agent.made[0].released == 1
+
+
+@pytest.mark.parametrize("again", ["seed", "activate"])
+def test_a_setup_that_a_close_waits_for_refuses_others_at_once(again: str) -> None:
+    begun, told, let_go = threading.Event(), threading.Event(), threading.Event()
+
+    def slow(cancel: threading.Event) -> None:
+        begun.set()
+        assert cancel.wait(10)
+        told.set()
+        let_go.wait(10)
+
+    sessions = AgentSessions(FakeAgent(while_seeding=slow))
+    setup, _ = in_thread(lambda: sessions.seed(seed_request()))
+    assert begun.wait(10)
+    closing, _ = in_thread(lambda: sessions.close(close_request()))
+    assert told.wait(10)
+    calls = {
+        "seed": lambda: sessions.seed(seed_request()),
+        "activate": lambda: sessions.activate(activate_request()),
+    }
+    asked, results = in_thread(calls[again])
+    asked.join(5)
+    refused = list(results)  # before the setup may go on
+    let_go.set()
+    for thread in (setup, closing, asked):
+        thread.join(10)
+    assert [type(one) for one in refused] == [ConflictError]
 
 
 def test_a_close_during_activation_waits_for_its_end() -> None:
@@ -160,8 +189,10 @@ def test_a_session_that_is_closing_refuses_at_once() -> None:
     running, _ = in_thread(lambda: sessions.activate(activate_request()))
     assert begun.wait(10)
     closing, _ = in_thread(lambda: sessions.close(close_request()))
+    until = time.monotonic() + 10
     while not agent.activations or not sessions._records["s"].closing:
-        threading.Event().wait(0.01)
+        assert time.monotonic() < until, "the close was not announced"
+        time.sleep(0.01)
     with pytest.raises(ConflictError):
         sessions.activate(activate_request())
     with pytest.raises(ConflictError):
