@@ -24,8 +24,8 @@ from sandbox.engine.namespace import bound
 OWN = frozenset({dns.name.from_text("box")})
 
 
-def ask(name: str, kind: str = "A") -> bytes:
-    return dns.message.make_query(name, kind).to_wire()
+def ask(name: str, kind: str = "A", *, ident: int | None = None) -> bytes:
+    return dns.message.make_query(name, kind, id=ident).to_wire()
 
 
 def same_port() -> tuple[socket.socket, socket.socket]:
@@ -157,9 +157,10 @@ def test_a_flood_is_bounded_and_says_so() -> None:
 def test_udp_clients_survive_each_other() -> None:
     with responder() as (address, log), socket.socket(type=socket.SOCK_DGRAM) as client:
         client.settimeout(5)
-        for junk in (b"", b"x", b"\xff" * 500, ask("example.test")[:-1]):
+        for junk in (b"", b"x", b"\xff" * 500, ask("example.test", ident=1)[:-1]):
             client.sendto(junk, address)
-        query = dns.message.make_query("after.test", "A")
+        # An id of its own: the answer to the junk must not look like the one to the query.
+        query = dns.message.make_query("after.test", "A", id=2)
         client.sendto(query.to_wire(), address)
         while not query.is_response(answer := dns.message.from_wire(client.recv(4096))):
             pass
