@@ -12,6 +12,12 @@ from sandbox.errors import ExitCode, UsageError
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the options."""
     parser.add_argument("folder", type=Path, metavar="DIR", help="a run folder or one cell folder")
+    parser.add_argument(
+        "cells",
+        nargs="*",
+        metavar="CELL",
+        help="globs of cell ids: judge these alone, and write nothing",
+    )
     parser.add_argument("--baseline", type=Path, metavar="FILE", help="another baseline.toml")
     add_gate(parser)
     parser.add_argument("--json", action="store_true", help="print results.json instead of a table")
@@ -29,4 +35,5 @@ def run(arguments: argparse.Namespace) -> ExitCode:
         as_json=arguments.json,
         gate=arguments.gate,
         write=not arguments.dry_run,
+        only=arguments.cells,
     )

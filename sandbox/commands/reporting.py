@@ -6,6 +6,7 @@ import argparse
 import datetime as dt
 import os
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from rich.console import Console
@@ -46,11 +47,16 @@ def add_gate(parser: argparse.ArgumentParser) -> None:
 
 
 def judged(
-    folder: Path, *, known: Baseline, gate: Tier = Tier.P2, told: Told = untold
+    folder: Path,
+    *,
+    known: Baseline,
+    gate: Tier = Tier.P2,
+    told: Told = untold,
+    only: Sequence[str] = (),
 ) -> RunVerdicts:
-    """Judge the run in ``folder`` with today's checks and date."""
+    """Judge the run in ``folder`` with today's checks and date; ``only``: globs of cell ids."""
     today = dt.datetime.now(dt.UTC).date()
-    return judge(folder, baseline=known, today=today, gate=gate, told=told)
+    return judge(folder, baseline=known, today=today, gate=gate, told=told, only=only)
 
 
 class _Opened:
@@ -95,10 +101,16 @@ def conclude(
     as_json: bool = False,
     write: bool = True,
     gate: Tier = Tier.P2,
+    only: Sequence[str] = (),
 ) -> ExitCode:
-    """Judge the run in ``folder``, print the result, write the reports; return the exit code."""
+    """Judge the run in ``folder``, print the result, write the reports; return the exit code.
+
+    With ``only`` some cells are judged, and nothing is written: the reports are of whole runs.
+    """
+    write = write and not only
     opened = _Opened(len(find_cells(folder)))
-    verdicts = judged(folder, known=known, gate=gate, told=opened if write else untold)
+    told = opened if write else untold
+    verdicts = judged(folder, known=known, gate=gate, told=told, only=only)
     if write:
         write_verdicts(folder, verdicts)
         _write_reports(folder, verdicts, opened)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 from sandbox.errors import CouldNotFindOut, NothingSelected
@@ -56,27 +57,30 @@ def judge(
     checks: Iterable[Check] = tuple(CHECKS.values()),
     gate: Tier = Tier.P2,
     told: Told = untold,
+    only: Sequence[str] = (),
 ) -> RunVerdicts:
     """Judge every cell of a run folder (or one cell folder); nothing is written.
 
     A cell that was repeated gets one result (``sandbox.evidence.repeats``). ``gate`` is the
     lightest tier whose failures decide the exit code. ``told`` hears of each judged cell folder
-    with its result and facts, so that nobody needs to read them again.
+    with its result and facts, so that nobody needs to read them again. ``only``: globs of cell
+    ids; other cells of the run are left out, as if nobody had planned them.
 
     Raises:
-        NothingSelected: there is no cell in the folder, and none was planned.
+        NothingSelected: there is no such cell in the folder, and none was planned.
         UsageError: two baseline entries contradict each other.
     """
     record = read_run(run)
-    one = _Judge(baseline=baseline, today=today, checks=tuple(checks), told=told)
-    planned = record.cells if record is not None else ()
+    one = _Judge(baseline=baseline, today=today, checks=tuple(checks), told=told, only=tuple(only))
+    planned = tuple(filter(one.wants, record.cells if record is not None else ()))
     attempts: dict[str, list[CellResult]] = {}
     for folder in attempt_folders(run):
         for result in one.attempt(folder, planned):
             attempts.setdefault(result.cell_id, []).append(result)
     if not attempts:
         raise NothingSelected(
-            f"there is no cell in {run}", cure="give the folder that --output named"
+            f"there is no {'such ' if only else ''}cell in {run}",
+            cure="see the cells: sandbox judge DIR" if only else "give the folder of --output",
         )
     order = {name: number for number, name in enumerate(planned)}
     names = sorted(attempts, key=lambda name: (order.get(name, len(order)), name))
@@ -119,15 +123,21 @@ class _Judge:
     today: dt.date
     checks: Sequence[Check]
     told: Told
+    only: Sequence[str]
+
+    def wants(self, cell_id: str) -> bool:
+        """Whether the cell is one of those to judge."""
+        return not self.only or any(fnmatchcase(cell_id, glob) for glob in self.only)
 
     def attempt(self, run: Path, planned: Sequence[str]) -> list[CellResult]:
         """Judge one execution of each cell; what was planned and is not there is an error."""
-        found = [self._folder(run, path) for path in find_cells(run)]
+        folders = (path for path in find_cells(run) if self.wants(_name_of(run, path)))
+        found = [self._folder(run, path) for path in folders]
         recorded = {result.cell_id for result in found}
         return [*found, *(_lost(name) for name in planned if name not in recorded)]
 
     def _folder(self, run: Path, path: Path) -> CellResult:
-        name = cell_id_of(run, path) if path != run else path.name
+        name = _name_of(run, path)
         try:
             evidence = CellEvidence(read_cell(path))
         except CouldNotFindOut as error:
@@ -137,6 +147,10 @@ class _Judge:
         result = judge_cell(evidence, baseline=self.baseline, today=self.today, checks=self.checks)
         self.told(path, result, evidence.files)
         return result
+
+
+def _name_of(run: Path, path: Path) -> str:
+    return cell_id_of(run, path) if path != run else path.name
 
 
 def _lost(cell_id: str) -> CellResult:

@@ -205,6 +205,18 @@ def test_one_cell_folder_can_be_judged_alone(tmp_path: Path) -> None:
     assert (folder / "verdicts.json").is_file()
 
 
+def test_some_cells_of_a_run_can_be_judged_alone(tmp_path: Path) -> None:
+    lost = ("codex/debian-12/reasoning", "pi/debian-12/reasoning")
+    run = run_of(tmp_path, good("tool_success"), wrong_status(), planned=lost)
+    found = judge(run, baseline=Baseline(), today=TODAY, only=("codex/*/*_success", "pi/*"))
+    assert [(one.cell_id, one.state) for one in found.cells] == [
+        ("codex/debian-12/tool_success", CellState.PASS),
+        ("pi/debian-12/reasoning", CellState.ERROR),
+    ]
+    with pytest.raises(NothingSelected, match="no such cell"):
+        judge(run, baseline=Baseline(), today=TODAY, only=("hermes/*",))
+
+
 def test_judging_again_gives_identical_files(tmp_path: Path) -> None:
     run = run_of(tmp_path, wrong_status(), good("model_error"), planned=("a/b/c",))
     first = judged(run, known())
