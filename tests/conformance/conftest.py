@@ -12,13 +12,15 @@ from sandbox.engine.imagebuild.definition import default_images
 from sandbox.progress import PlainProgress
 from tests.conformance.cli import Ended, sandbox
 
+_OF_A_RUN = ("test_cells.py", "test_rows.py")
+
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Keep the items of a run's cells only when a run is given."""
     if config.getoption("run_folder") is None:
         return
-    other = [item for item in items if item.path.name != "test_cells.py"]
-    items[:] = [item for item in items if item.path.name == "test_cells.py"]
+    other = [item for item in items if item.path.name not in _OF_A_RUN]
+    items[:] = [item for item in items if item.path.name in _OF_A_RUN]
     config.hook.pytest_deselected(items=other)
 
 
