@@ -187,7 +187,8 @@ def _provider(ctx: LaunchContext) -> dict[str, object]:
             {
                 "id": ctx.model,
                 "name": ctx.model,
-                "reasoning": False,
+                "reasoning": True,  # else what a reply says of it is thrown away
+                "compat": {"supportsReasoningEffort": False},
                 "input": ["text"],
                 "contextWindow": _CONTEXT_WINDOW,
                 "maxTokens": _OUTPUT_LIMIT,

@@ -22,6 +22,7 @@ _REFUSED = "refused.txt"
 _HOME_FILE = "~/home-note.txt"
 _MIB = 1024 * 1024
 _LINE = "Zeile \u00e4\u00f6\u00fc \u6f22\u5b57 \U0001f600 weiter und weiter"
+_BACKGROUND_WAYS = ("", "nohup ", "setsid ")
 _THOUGHT = "Thinking about {}: the folder first."
 
 
@@ -73,26 +74,26 @@ def printing(rollout_id: str, number: int, *, size: int) -> ToolStep:
 
 
 def _background(rollout_id: str, seconds: int, redirect: str) -> Script:
-    starts = (f"sleep {seconds}1", f"nohup sleep {seconds}2", f"setsid sleep {seconds}3")
     steps = (
-        probe(rollout_id, number, first=f"{start}{redirect} &")
-        for number, start in enumerate(starts, start=1)
+        probe(rollout_id, number, first=f"{way}sleep {seconds}{number}{redirect} &")
+        for number, way in enumerate(_BACKGROUND_WAYS, start=1)
     )
     return _script(rollout_id, *steps)
 
 
 def _at_home(rollout_id: str) -> Script:
     text = f"{rollout_id} was at home"
+    lines = (text, "zu Hause")  # two: harnesses may show the command beside its output
     note = home_note(_HOME_FILE)
     command = (
         f"printf '%s' {shlex.quote(text)} > \"$HOME/{_HOME_FILE[2:]}\"; "
-        f'printf \'%s\' "$HOME" > "$HOME/{note[2:]}"; echo {shlex.quote(text)}; exit 0'
+        f'printf \'%s\' "$HOME" > "$HOME/{note[2:]}"; '
+        f"printf '%s\\n' {' '.join(map(shlex.quote, lines))}; exit 0"
     )
+    output = "".join(f"{line}\n" for line in lines)
     return _script(
         rollout_id,
-        ToolStep(
-            command=command, marker=_HOME_FILE, marker_text=text, output=f"{text}\n", exit_code=0
-        ),
+        ToolStep(command=command, marker=_HOME_FILE, marker_text=text, output=output, exit_code=0),
     )
 
 
@@ -183,19 +184,23 @@ BACKGROUND_TOOL = Scenario(
     expectation=completed(
         "commands left in the background (plain, nohup, setsid) hold nobody up, and are told of",
         ok(4),
-        tools=3,
+        tools=len(_BACKGROUND_WAYS),
         background=("sleep 471",),
     ),
 )
-_HELD_UP = Ending(
-    exchanges=(some(200),),
-    outcomes=NOT_COMPLETED,
-    row="rollout",
-    reward=0.0,
-    tools=1,
-    timed_out=True,
-    unwanted=True,
+_HELD_UP = tuple(
+    Ending(
+        exchanges=(some(200),),
+        outcomes=NOT_COMPLETED,
+        row="rollout",
+        reward=float(begun == len(_BACKGROUND_WAYS)),
+        tools=begun,
+        timed_out=True,
+        unwanted=True,
+    )
+    for begun in range(1, len(_BACKGROUND_WAYS) + 1)
 )
+"""The deadline comes while a command is waited for that has left its output open."""
 BACKGROUND_HELD = Scenario(
     name="background_held",
     script=lambda rollout_id: _background(rollout_id, 472, ""),
@@ -204,9 +209,9 @@ BACKGROUND_HELD = Scenario(
     expectation=completed(
         "commands in the background that keep the tool's output open hold nobody up either",
         ok(4, 12),
-        tools=3,
+        tools=len(_BACKGROUND_WAYS),
         background=("sleep 472",),
-        alternatives=(_HELD_UP,),
+        alternatives=_HELD_UP,
     ),
 )
 HOME_WRITE = Scenario(
