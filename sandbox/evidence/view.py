@@ -33,6 +33,7 @@ UNPARSEABLE = "agent_artifact_record_unparseable"
 _Fact = TypeVar("_Fact")
 _TIMED_OUT = "agent_run_timeout"
 _NO_END = "invocation_outcome_unavailable"
+_NO_OUTCOME = "tool_outcome_unavailable"
 
 
 @dataclass(frozen=True)
@@ -180,6 +181,13 @@ class CellEvidence:
         """Whether the scenario may cost records, and a gap says that it did."""
         return self.expected.lossy and any(
             gap.code == UNPARSEABLE for gap in self.observations.gaps
+        )
+
+    def result_lost(self, tool_call_id: str) -> bool:
+        """Whether records were lost, and a gap says so of this call's outcome."""
+        return self.records_lost and any(
+            gap.code == _NO_OUTCOME and gap.detail.startswith(tool_call_id)
+            for gap in self.observations.gaps
         )
 
     @cached_property

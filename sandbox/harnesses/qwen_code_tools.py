@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass
 
 from pydantic import ValidationError
@@ -24,6 +25,8 @@ from sandbox.harnesses.qwen_code_session import (
 SHELL = "run_shell_command"
 
 _NOT_STARTED = "not_started"
+_FRAME = re.compile(r"\nExit Code: (\d+)\nSignal: \(none\)\nProcess Group PGID: [^\n]*\Z")
+"""How the text for the model ends, after a command's output."""
 _BY_OUTCOME = {
     "timed_out": (ToolStatus.TIMEOUT, "timeout"),
     "cancelled": (ToolStatus.CANCELLED, "cancelled"),
@@ -51,6 +54,14 @@ class CallRecord:
         except ValidationError:
             return None
 
+    @property
+    def framed_exit(self) -> int | None:
+        """The exit code that the model was told: of a subagent's command nothing else is kept."""
+        if self.result is None or self.result.status is not None or self.asked.name != SHELL:
+            return None
+        found = _FRAME.search(self.told)
+        return int(found[1]) if found else None
+
 
 def tool_request(call: CallRecord) -> ToolRequestItem:
     """Return the model's request, with the arguments that Qwen Code read out of it."""
@@ -70,7 +81,7 @@ def tool_result(call: CallRecord) -> ToolResultItem | None:
     return ToolResultItem(
         tool_call_id=call.asked.id,
         output=shell.output if shell is not None and whole else call.told,
-        exit_code=None if shell is None else shell.exitCode,
+        exit_code=call.framed_exit if shell is None else shell.exitCode,
     )
 
 
@@ -120,6 +131,9 @@ def _outcome(call: CallRecord) -> tuple[ToolStatus, str | None]:
         return ToolStatus.FAILED, "exit_code"
     if shell is not None and shell.outcome is not None:
         return _BY_OUTCOME.get(shell.outcome, (ToolStatus.UNKNOWN, None))
+    if call.framed_exit is not None:
+        failed = call.framed_exit != 0
+        return (ToolStatus.FAILED, "exit_code") if failed else (ToolStatus.COMPLETED, None)
     if result.status == "cancelled":
         return ToolStatus.CANCELLED, "cancelled"
     if result.status == "error":

@@ -77,6 +77,7 @@ class Director:
         self._refusal: str | None = None
         self._asks = 0
         self._helped = False
+        self._claimed: int | None = None
 
     def number(self, ask: Ask) -> int | None:
         """Number of an ask, from 1; None for a helper call."""
@@ -90,13 +91,17 @@ class Director:
         if self._is_helper(ask):
             self._helped = True
             await self._verify_shortened(ask)
-            return Speak(step=None, text=self._script.helper_text)
+            # the history is the one whose size was claimed: harnesses take the one from the other
+            text, claimed = self._script.helper_text, self._claimed
+            return Speak(step=None, text=text, reported_tokens=claimed)
         decision = await self._decide(ask)
         match decision:
             case Refuse():
                 self._note_refusal(decision.reason)
             case Hold():
                 self.done(decision.step)
+            case Speak(reported_tokens=int(claimed)):
+                self._claimed = claimed
         return decision
 
     def done(self, step: int) -> None:

@@ -26,6 +26,7 @@ class _Form:
 
 _FORMS = (
     _Form("Agent", "prompt", {"subagent_type": "general-purpose", "run_in_background": False}),
+    _Form("agent", "prompt", {"subagent_type": "general-purpose", "run_in_background": False}),
     _Form("Task", "prompt", {"subagent_type": "general-purpose"}),
     _Form("task", "prompt", {"subagent_type": "general"}),
     _Form("spawn_agent", "message", {}),

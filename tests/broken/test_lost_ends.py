@@ -18,7 +18,7 @@ from sandbox.evidence.records import (
     ToolStatus,
 )
 from sandbox.evidence.verdict import Status
-from sandbox.evidence.view import CellEvidence
+from sandbox.evidence.view import UNPARSEABLE, CellEvidence
 from tests.broken.defects import (
     conversation,
     failure_row,
@@ -34,6 +34,7 @@ from tests.broken.defects import (
 from tests.broken.goodcells import good
 from tests.broken.scenario_defects import untruncated
 
+NO_OUTCOME = "tool_outcome_unavailable"
 NO_END = Gap(code="invocation_outcome_unavailable")
 
 
@@ -87,6 +88,23 @@ def test_a_run_that_fails_after_both_commands_is_held_to_both() -> None:
     files = with_observed(files, status(InvocationStatus.FAILED))
     assert failures(files) == set()
     assert failures(with_tool(files, 1, marker_found=False)) >= {"tools_executed"}
+
+
+def swallowed(*gaps: Gap) -> CellFiles:
+    """A run that completed, and the first command's end is not on record."""
+    files = with_observed(good("disk_full"), tool_status(ToolStatus.INCOMPLETE), *gaps)
+    return with_observed(files, conversation(result(exit_code=None)))
+
+
+def test_a_result_that_could_not_be_written_is_no_fault_where_a_gap_names_its_call() -> None:
+    witness = good("disk_full").witness
+    assert witness is not None
+    name = witness.tools[0].expected.tool_call_id
+    lost, told = Gap(code=UNPARSEABLE), Gap(code=NO_OUTCOME, detail=f"{name}: no result")
+    assert failures(swallowed(lost, told)) == set()
+    assert failures(swallowed(lost)) == failures(swallowed(told)) == {"tool_status"}
+    other = told.model_copy(update={"detail": "call9: no result"})
+    assert failures(swallowed(lost, other)) == {"tool_status"}
 
 
 LESS = {

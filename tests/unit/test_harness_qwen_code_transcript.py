@@ -22,6 +22,8 @@ from sandbox.evidence.records import (
 )
 from sandbox.harnesses.base import NativeContext
 from sandbox.harnesses.qwen_code import QWEN_CODE
+from sandbox.harnesses.qwen_code_session import FunctionCall, ToolCallResult
+from sandbox.harnesses.qwen_code_tools import CallRecord, tool_call, tool_result
 from tests.fixtures.native.recorded import cases, lay_out
 
 COMPLETED, FAILED = InvocationStatus.COMPLETED, InvocationStatus.FAILED
@@ -171,6 +173,29 @@ def test_a_subagent_has_its_parent_its_call_and_its_own_model_call(tmp_path: Pat
     assert child.status is InvocationStatus.INCOMPLETE
     assert [ref.response_id for ref in child.model_calls] == ["chatcmpl00003e5ca1b0340"]
     assert not set(child.model_calls) & set(root(told).model_calls)
+
+
+@pytest.mark.parametrize(
+    ("end", "status", "code"),
+    [
+        ("\nExit Code: 0\nSignal: (none)\nProcess Group PGID: (none)", "completed", 0),
+        ("\nExit Code: 7\nSignal: (none)\nProcess Group PGID: (none)", "failed", 7),
+        ("\nExit Code: 7\nSignal: (none)\nProcess Group PGID: (none)\nmore", "unknown", None),
+        ("", "unknown", None),
+    ],
+    ids=["0", "7", "not at the end", "none"],
+)
+def test_of_a_subagents_command_the_text_for_the_model_tells_the_end(
+    end: str, status: str, code: int | None
+) -> None:
+    call = CallRecord(
+        asked=FunctionCall(id="call1", name="run_shell_command"),
+        result=ToolCallResult(callId="call1"),
+        told=f"Command: x\nDirectory: (root)\nOutput: y\nError: (none){end}",
+    )
+    result = tool_result(call)
+    assert result is not None
+    assert (tool_call(call, "sub")[0].status, result.exit_code) == (status, code)
 
 
 def test_a_subagent_without_the_file_beside_it_is_unknown(tmp_path: Path) -> None:

@@ -253,6 +253,17 @@ def test_helper_calls_get_the_helper_text_and_move_nothing() -> None:
     assert room.director.report().steps_done == 0
 
 
+def test_a_summary_of_a_history_claims_the_size_that_the_history_had() -> None:
+    full = tool(1).model_copy(update={"reported_tokens": 980_000})
+    room = Room(Script(steps=(full, TextStep(text="done")), compacts=True), RAN)
+    before = room.ask(tools=())
+    room.ask()
+    after = room.ask(tools=())
+    assert isinstance(before, Speak)
+    assert isinstance(after, Speak)
+    assert (before.reported_tokens, after.reported_tokens) == (None, 980_000)
+
+
 def test_asks_are_numbered_and_helper_calls_are_not() -> None:
     director = Room(SCRIPT, RAN).director
     with_tools = Ask(model="m", stream=True, usage=True, tools=(BASH,))

@@ -78,7 +78,7 @@ def tool_status(cell: CellEvidence) -> Outcome:
 def _status_faults(cell: CellEvidence, tool: ToolWitness, record: ToolCall) -> list[str]:
     code = tool.expected.exit_code
     accepted = _accepted(code)
-    if _broken_off(cell, tool):
+    if _broken_off(cell, tool) or cell.result_lost(tool.expected.tool_call_id):
         accepted = {*accepted, ToolStatus.INCOMPLETE}
     if record.status is ToolStatus.UNKNOWN and code is None:
         gaps = {gap.code for gap in cell.observations.gaps}
