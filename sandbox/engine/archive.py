@@ -7,6 +7,7 @@ import stat
 import tarfile
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path, PurePosixPath
 
 from sandbox.errors import UsageError
@@ -14,6 +15,7 @@ from sandbox.errors import UsageError
 CHUNK = 1 << 20
 SMALL = 1 << 18
 FILE_MODE = 0o644
+OCTAL_11 = 0o77777777777  # the most that eleven octal digits say
 END = bytes(2 * tarfile.BLOCKSIZE)
 
 
@@ -106,12 +108,14 @@ def coalesce(chunks: Iterable[bytes]) -> Iterator[bytes]:
     yield bytes(pending) + END
 
 
-def _walk(folder: Path, prefix: str, owner: Owner) -> Iterator[bytes]:
-    for entry in sorted(folder.iterdir()):
+def _walk(folder: str | Path, prefix: str, owner: Owner) -> Iterator[bytes]:
+    with os.scandir(folder) as found:
+        entries = sorted(found, key=lambda entry: entry.name)
+    for entry in entries:
         name = f"{prefix}{entry.name}"
-        yield from _host_entry(entry, name, owner)
-        if entry.is_dir() and not entry.is_symlink():
-            yield from _walk(entry, f"{name}/", owner)
+        yield from _host_entry(entry.path, name, owner)
+        if entry.is_dir(follow_symlinks=False):
+            yield from _walk(entry.path, f"{name}/", owner)
 
 
 def _one(file: PutFile, name: str, owner: Owner) -> Iterator[bytes]:
@@ -133,8 +137,8 @@ def _one(file: PutFile, name: str, owner: Owner) -> Iterator[bytes]:
     yield _padding(len(data))
 
 
-def _host_entry(path: Path, name: str, owner: Owner) -> Iterator[bytes]:
-    status = path.lstat()
+def _host_entry(path: str | Path, name: str, owner: Owner) -> Iterator[bytes]:
+    status = os.lstat(path)
     if stat.S_ISREG(status.st_mode):
         yield from _host_file(path, name, owner, status, mode=None)
         return
@@ -142,28 +146,28 @@ def _host_entry(path: Path, name: str, owner: Owner) -> Iterator[bytes]:
         info = _info(name, tarfile.DIRTYPE, stat.S_IMODE(status.st_mode), owner, status.st_mtime)
     elif stat.S_ISLNK(status.st_mode):
         info = _info(name, tarfile.SYMTYPE, 0o777, owner, status.st_mtime)
-        info.linkname = str(path.readlink())
+        info.linkname = str(Path(path).readlink())
     else:
         raise UsageError(f"{path} is neither file, folder nor symbolic link: it cannot be put")
     yield _header(info)
 
 
 def _host_file(
-    path: Path, name: str, owner: Owner, status: os.stat_result, *, mode: int | None
+    path: str | Path, name: str, owner: Owner, status: os.stat_result, *, mode: int | None
 ) -> Iterator[bytes]:
     bits = stat.S_IMODE(status.st_mode) if mode is None else mode
     info = _info(name, tarfile.REGTYPE, bits, owner, status.st_mtime)
     info.size = status.st_size
-    yield _header(info)
+    yield file_header(info)
     yield from _content(path, info.size)
     yield _padding(info.size)
 
 
-def _content(path: Path, size: int) -> Iterator[bytes]:
+def _content(path: str | Path, size: int) -> Iterator[bytes]:
     """Give exactly ``size`` bytes of a file; an OSError here would pass for the engine's."""
     left = size
     try:
-        with path.open("rb") as file:
+        with open(path, "rb", buffering=0) as file:  # noqa: PTH123 - a Path costs as much as a file
             while left:
                 data = file.read(min(CHUNK, left))
                 if not data:
@@ -185,6 +189,28 @@ def _info(name: str, kind: bytes, mode: int, owner: Owner, mtime: float = 0.0) -
 
 def _header(info: tarfile.TarInfo) -> bytes:
     return info.tobuf(tarfile.GNU_FORMAT, "utf-8", "surrogateescape")
+
+
+def file_header(info: tarfile.TarInfo) -> bytes:
+    """Give what ``_header`` gives, in a fraction of the time where all fits its plain fields.
+
+    Thousands of small files are mostly headers. Offsets: the "old GNU" header of tar(5).
+    """
+    name, mtime = info.name.encode("utf-8", "surrogateescape"), int(info.mtime)
+    if len(name) > tarfile.LENGTH_NAME or not 0 <= mtime <= OCTAL_11 or info.size > OCTAL_11:
+        return _header(info)
+    block = bytearray(_plain_header(info.uid, info.gid))
+    block[: len(name)] = name
+    block[100:107] = b"%07o" % (info.mode & 0o7777)
+    block[124:135] = b"%011o" % info.size
+    block[136:147] = b"%011o" % mtime
+    block[148:154] = b"%06o" % (sum(block) - sum(block[148:156]) + 8 * ord(" "))
+    return bytes(block)
+
+
+@cache
+def _plain_header(uid: int, gid: int) -> bytes:
+    return _header(_info("", tarfile.REGTYPE, 0, Owner(uid=uid, gid=gid)))
 
 
 def _padding(size: int) -> bytes:

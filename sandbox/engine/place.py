@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import BinaryIO, Literal, Protocol
+from typing import BinaryIO, Literal, Protocol, cast
 
 from sandbox.engine.owner import start_ticks
 from sandbox.errors import ContainerGone, EngineFailure
@@ -23,6 +23,7 @@ HIDDEN = frozenset(
     {"tmpfs", "ramfs", "proc", "sysfs", "devtmpfs", "devpts", "mqueue", "cgroup", "cgroup2"}
 )
 MAX_LINKS = 40
+SAFELY = os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,13 +87,33 @@ class HostLocator:
         self._started = start_ticks(pid, proc=proc)
         self._folder = proc / str(pid)
 
+    @property
+    def root(self) -> Path:
+        """Give the sandbox's root folder; its links are not to be followed from here."""
+        return self._folder / "root"
+
+    @contextmanager
+    def opened_root(self) -> Iterator[Path]:
+        """Give the sandbox's root folder under a path that never comes to mean another's.
+
+        Raises:
+            ContainerGone: the sandbox has ended, or ended within the block.
+        """
+        number = os.open(self.root, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            self._expect_same()
+            yield Path(f"/proc/self/fd/{number}")
+            self._expect_same()
+        finally:
+            os.close(number)
+
     def locate(self, path: str) -> Located:
         """Follow the symbolic links of an absolute path; missing parts stay as they are."""
         try:
             mounts = parse_mountinfo((self._folder / "mountinfo").read_text())
         except OSError as error:
             raise ContainerGone(f"the sandbox's init is gone: {error}") from error
-        root = self._folder / "root"
+        root = self.root
         resolved = resolve(root, path)
         kind = _kind(root / resolved[1:])
         existing = PurePosixPath(resolved)
@@ -113,7 +134,7 @@ class HostLocator:
             OSError: it is gone, or was swapped for something else meanwhile.
             ContainerGone: the sandbox has ended.
         """
-        with open_beneath(self._folder / "root", path) as file:
+        with open_beneath(self.root, path) as file:
             self._expect_same()
             return file.read(limit)
 
@@ -124,20 +145,32 @@ class HostLocator:
 
 
 @contextmanager
-def open_beneath(root: Path, path: str) -> Iterator[BinaryIO]:
-    """Open a regular file below ``root`` without following any link on the way."""
-    flags = os.O_NOFOLLOW | os.O_CLOEXEC
+def beneath(root: Path, path: str) -> Iterator[tuple[int, str]]:
+    """Open the folder that ``path`` is in without following any link; give it and the last name."""
     parts = PurePosixPath(path).parts[1:]
     with ExitStack() as stack:
         folder = os.open(root, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
         stack.callback(os.close, folder)
         for part in parts[:-1]:
-            folder = os.open(part, os.O_PATH | os.O_DIRECTORY | flags, dir_fd=folder)
+            folder = os.open(part, os.O_PATH | os.O_DIRECTORY | SAFELY, dir_fd=folder)
             stack.callback(os.close, folder)
-        last = os.open(parts[-1], os.O_RDONLY | os.O_NONBLOCK | flags, dir_fd=folder)
-        file = stack.enter_context(os.fdopen(last, "rb"))
-        if not stat.S_ISREG(os.fstat(last).st_mode):
-            raise OSError(errno.EINVAL, "no regular file", path)
+        yield folder, parts[-1]
+
+
+def open_file(folder: int, name: str) -> BinaryIO:
+    """Open a regular file in an open folder; what is none, or a link, is an OSError."""
+    number = os.open(name, os.O_RDONLY | os.O_NONBLOCK | SAFELY, dir_fd=folder)
+    file = os.fdopen(number, "rb", buffering=0)
+    if not stat.S_ISREG(os.fstat(number).st_mode):
+        file.close()
+        raise OSError(errno.EINVAL, "no regular file", name)
+    return cast("BinaryIO", file)
+
+
+@contextmanager
+def open_beneath(root: Path, path: str) -> Iterator[BinaryIO]:
+    """Open a regular file below ``root`` without following any link on the way."""
+    with beneath(root, path) as (folder, name), open_file(folder, name) as file:
         yield file
 
 

@@ -13,6 +13,7 @@ from typing import IO, Any
 
 from sandbox.engine import archive, unpack
 from sandbox.engine.archive import Owner, PutFile
+from sandbox.engine.copyout import copy_out
 from sandbox.engine.executor import Executor
 from sandbox.engine.failure import each, engine_errors
 from sandbox.engine.place import HostLocator, Located
@@ -87,8 +88,13 @@ class Transfer:
     def _get(self, place: Located, dest: Path, folder: Path) -> tuple[str, ...]:
         target = folder / "content"
         target.mkdir()
-        with self._tar_of(place, folder) as tar:
-            left_out = unpack.unpack(tar, target)
+        locator = self._executor.inside.locator
+        if isinstance(locator, HostLocator):
+            with locator.opened_root() as root:
+                left_out = copy_out(root, place.path, target / "copy")
+        else:
+            with self._tar_of(place, folder) as tar:
+                left_out = unpack.unpack(tar, target)
         found = list(target.iterdir())
         if len(found) != 1:
             raise CouldNotFindOut(f"nothing of {place.path} could be copied: {left_out}")

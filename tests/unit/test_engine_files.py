@@ -16,6 +16,7 @@ from sandbox.engine.archive import (
     Owner,
     PutFile,
     coalesce,
+    file_header,
     stream_files,
     stream_folders,
     stream_tree,
@@ -96,6 +97,21 @@ def test_a_tree_keeps_modes_links_and_times(tmp_path: Path) -> None:
     assert found["to/link"].linkname == "/absolute"
     assert (found["to/sub"].mode, found["to/sub/run"].mode) == (0o750, 0o4755)
     assert (found["to/sub/run"].size, found["to/sub/run"].mtime) == (600, 99)
+
+
+@given(
+    name=st.text(st.sampled_from("a/é\x81 "), min_size=1, max_size=120),
+    mode=st.integers(0, 0o7777),
+    size=st.sampled_from([0, 1, 511, 8**11 - 1, 8**11]),
+    mtime=st.sampled_from([-1.5, 0.0, 1.9, 1.7e9, 8.0**11]),
+    uid=st.sampled_from([0, 1000, 2**21, 2**31]),
+)
+def test_the_quick_header_is_the_librarys(
+    name: str, mode: int, size: int, mtime: float, uid: int
+) -> None:
+    info = tarfile.TarInfo(name)
+    info.mode, info.size, info.mtime, info.uid, info.gid = mode, size, mtime, uid, 5
+    assert file_header(info) == info.tobuf(tarfile.GNU_FORMAT, "utf-8", "surrogateescape")
 
 
 def test_host_files_that_cannot_be_sent(tmp_path: Path) -> None:
