@@ -53,8 +53,15 @@ class Place(Protocol):
     def name(self) -> str:
         """What messages call it."""
 
-    def exec(self, argv: Sequence[str], *, deadline_s: float, cwd: str | None = None) -> Finished:
-        """Run a command to its end; raises EngineFailure."""
+    def exec(
+        self,
+        argv: Sequence[str],
+        *,
+        deadline_s: float,
+        cwd: str | None = None,
+        apart: bool = False,
+    ) -> Finished:
+        """Run a command to its end; ``apart`` from any shell it could end; raises EngineFailure."""
 
     def put(self, files: Sequence[PutFile] | Path, dest: str) -> None:
         """Write files into the folder ``dest``, owned by the task's user."""

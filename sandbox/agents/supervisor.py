@@ -124,6 +124,7 @@ class Supervisor:
             self._argv(command, deadline_s),
             cwd="/",
             deadline_s=deadline_s + self.stop_wait_s,
+            apart=True,
         )
         return self._last_word(ended)
 
@@ -164,7 +165,7 @@ class Supervisor:
         if receipt is not None:
             return receipt
         argv = [*self._script, "--recover", *self._common()]
-        ended = self._place.exec(argv, cwd="/", deadline_s=self.stop_wait_s)
+        ended = self._place.exec(argv, cwd="/", deadline_s=self.stop_wait_s, apart=True)
         receipt = self.receipt()
         if receipt is None:
             raise SupervisionError(

@@ -6,12 +6,14 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
+from sandbox.engine.channel import Channel
 from sandbox.engine.command import Command, ExecResult
 from sandbox.engine.inside import Inside
-from sandbox.engine.output import BoundedOutput, Stream
+from sandbox.engine.output import BoundedOutput, Sink, Stream
 from sandbox.engine.runner import Outcome, Runner
 from sandbox.engine.scan import HELPER_TAG, RunScript
 from sandbox.engine.scripts import sh
+from sandbox.engine.tracker import Tracker
 from sandbox.errors import EngineFailure, NotFound, Unsupported, UsageError
 
 HELPER_DEADLINE_S = 60.0
@@ -23,12 +25,19 @@ class Executor:
     """Runs commands in one container; threads may share it.
 
     ``look_inside`` is asked once, at the first command, how the container can be looked into.
+    ``channel`` is tried before an exec of the engine; None to do without.
     """
 
     def __init__(
-        self, runner: Runner, look_inside: Callable[[RunScript], Inside], *, workdir: str
+        self,
+        runner: Runner,
+        look_inside: Callable[[RunScript], Inside],
+        *,
+        workdir: str,
+        channel: Channel | None,
     ) -> None:
         self._runner = runner
+        self._channel = channel
         self._workdir = workdir
         self._look_inside = look_inside
         self._inside: Inside | None = None
@@ -50,7 +59,12 @@ class Executor:
         """Raise what ``expect_container`` does, also when the container is about to end."""
         self._runner.expect_container_stays()
 
-    def exec(self, command: Command, cap_bytes: int) -> ExecResult:
+    def close(self) -> None:
+        """Let go of the container."""
+        if self._channel is not None:
+            self._channel.close()
+
+    def exec(self, command: Command, cap_bytes: int, *, apart: bool = False) -> ExecResult:
         """Run a task's command; see ``Sandbox.exec``."""
         if cap_bytes < 0:
             raise UsageError(f"cannot keep {cap_bytes} bytes of output")
@@ -58,12 +72,13 @@ class Executor:
         inside = self.inside
         kills = inside.observer.use().oom_kills
         out, err = BoundedOutput(cap_bytes), BoundedOutput(cap_bytes)
-        outcome = self._runner.run(
+        outcome = self._run(
             command,
             inside.tracker,
             until=began + command.deadline_s,
             stdout=out.write,
             stderr=err.write,
+            apart=apart,
         )
         if not outcome.started and outcome.exit_code is not None:
             self._explain(command, out.stream())
@@ -139,7 +154,7 @@ class Executor:
             begin.write(data)
             stdout(data)
 
-        outcome = self._runner.run(
+        outcome = self._run(
             command,
             self.inside.helper_tracker,
             until=time.monotonic() + command.deadline_s,
@@ -150,6 +165,30 @@ class Executor:
             self._explain(command, begin.stream())
         if outcome.exit_code != 0:
             raise EngineFailure(f"{what} in the sandbox {_how(outcome, err, begin)}")
+
+    def _run(
+        self,
+        command: Command,
+        tracker: Tracker,
+        *,
+        until: float,
+        stdout: Sink,
+        stderr: Sink,
+        apart: bool = False,
+    ) -> Outcome:
+        """Run a command through the kept channel if it can be, else by an exec of the engine."""
+        channel, program = self._channel, None
+        if channel is not None and not apart and not _is_cancelled(command):
+            program = channel.program(command, self.inside)
+            outcome = channel.run(
+                command, program, tracker, until=until, stdout=stdout, stderr=stderr
+            )
+            if outcome is not None:
+                return outcome
+        outcome = self._runner.run(command, tracker, until=until, stdout=stdout, stderr=stderr)
+        if channel is not None and outcome.started and outcome.exit_code is not None:
+            channel.learn(program)
+        return outcome
 
     def _explain(self, command: Command, said: Stream) -> None:
         """Raise NotFound when the runtime refused a command for something that is not there.
@@ -175,6 +214,10 @@ class Executor:
             raise NotFound(f"there is no folder {folder!r} in the sandbox: cannot run {command}")
         if missing:
             raise NotFound(f"there is no command {word!r} in the sandbox")
+
+
+def _is_cancelled(command: Command) -> bool:
+    return command.cancel is not None and command.cancel.is_set()
 
 
 def _drop(data: memoryview) -> None:

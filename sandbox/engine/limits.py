@@ -9,6 +9,8 @@ from typing import Literal
 from sandbox.errors import UsageError
 
 LEAST_MEMORY_MIB = 6  # the engine refuses less
+ROOMY_PIDS = 128
+ROOMY_MEMORY_MIB = 256
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,6 +41,11 @@ class Limits:
                 f"these limits leave no room for a process: {self}",
                 cure=f"memory_mib at least {LEAST_MEMORY_MIB}, the others at least 1",
             )
+
+    @property
+    def leaves_room(self) -> bool:
+        """Tell whether a few idle shells take nothing from a task that it could miss."""
+        return self.pids >= ROOMY_PIDS and self.memory_mib >= ROOMY_MEMORY_MIB
 
     @property
     def tmp_options(self) -> str:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 INIT = 1
+KEPT_SHELL = ("/bin/sh", "-s", "sandbox-channel")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,16 +52,21 @@ def parse_process(*, pid: int, uid: int, stat: str, cmdline: Iterable[str]) -> P
 
 
 def of_the_task(processes: Iterable[ProcessInfo]) -> tuple[ProcessInfo, ...]:
-    """Leave out the container's init, its keeper and what is dead already.
+    """Leave out the container's init, its keeper, our kept shells and what is dead already.
 
     The keeper is the oldest process but init: it is there before any command can start, and
-    the container ends with it.
+    the container ends with it. A kept shell (see ``channel``) is started by the engine, which
+    shows in its parent: no process of the task can pass for one.
     """
     others = sorted(
         (process for process in processes if process.pid != INIT),
         key=lambda process: (process.started_ticks, process.pid),
     )
-    return tuple(process for process in others[1:] if process.state not in {"Z", "X"})
+    return tuple(
+        process
+        for process in others[1:]
+        if process.state not in {"Z", "X"} and (process.parent != 0 or process.argv != KEPT_SHELL)
+    )
 
 
 def from_host(pids: Iterable[int], *, proc: Path = Path("/proc")) -> tuple[ProcessInfo, ...]:

@@ -56,19 +56,32 @@ class _Silence:
 
 
 class Pump:
-    """Feeds standard input and takes output apart; one command, one thread."""
+    """Feeds standard input and takes output apart; one command, one thread.
+
+    Args:
+        connection: to the command.
+        output: takes what comes.
+        stdin: what the command reads; None for nothing.
+        stays_open: more standard input may follow later, through another pump.
+        complete: asked after each read; True ends the run although the output goes on.
+    """
 
     def __init__(
         self,
         connection: Connection,
         output: Demultiplexer,
         stdin: Iterable[bytes] | None,
+        *,
+        stays_open: bool = False,
+        complete: Callable[[], bool] = lambda: False,
     ) -> None:
         self._connection = connection
         self._output = output
         self._chunks: Iterator[bytes] = iter(stdin or ())
         self._pending = memoryview(b"")
         self._writing = stdin is not None
+        self._stays_open = stays_open
+        self._complete = complete
         self._buffer = memoryview(bytearray(BUFFER_BYTES))
 
     def run(
@@ -118,11 +131,11 @@ class Pump:
         return selectors.EVENT_READ | (selectors.EVENT_WRITE if self._writing else 0)
 
     def _read(self) -> bool:
-        """Read once; False at the end of the output."""
+        """Read once; False at the end of the output, or of what is wanted of it."""
         size = self._connection.receive_into(self._buffer)
         if size:
             self._output.feed(self._buffer[:size])
-        return size != 0
+        return size != 0 and not self._complete()
 
     def _write(self) -> None:
         """Write once; at the end of standard input, say so."""
@@ -131,7 +144,8 @@ class Pump:
                 self._pending = memoryview(next(self._chunks))
         except StopIteration:
             self._writing = False
-            self._connection.close_write()
+            if not self._stays_open:
+                self._connection.close_write()
             return
         try:
             self._pending = self._pending[self._connection.send(self._pending) :]

@@ -35,6 +35,16 @@ class Outcome:
     sandbox_killed: bool = False
 
 
+def exec_state(api: Any, exec_id: str) -> ExecState:
+    """Ask the engine how an exec is; raises what the SDK raises."""
+    said: dict[str, Any] = api.exec_inspect(exec_id)
+    return ExecState(
+        running=bool(said["Running"]),
+        exit_code=said.get("ExitCode"),
+        pid=int(said.get("Pid") or 0),
+    )
+
+
 class Runner:
     """Runs commands in one container; threads may share it."""
 
@@ -72,7 +82,7 @@ class Runner:
         exec_id = self._create(command, track)
 
         def ask() -> ExecState:
-            return self._state(exec_id)
+            return exec_state(self._api, exec_id)
 
         try:
             with closing(HijackedConnection.start(self._api, exec_id)) as connection:
@@ -102,19 +112,11 @@ class Runner:
         )
         return str(created["Id"])
 
-    def _state(self, exec_id: str) -> ExecState:
-        said: dict[str, Any] = self._api.exec_inspect(exec_id)
-        return ExecState(
-            running=bool(said["Running"]),
-            exit_code=said.get("ExitCode"),
-            pid=int(said.get("Pid") or 0),
-        )
-
     def _wait(self, exec_id: str, command: Command, until: float) -> tuple[Ending, ExecState]:
         """Wait for the exit code: it comes a little after the output's end, or much later."""
         pause, next_look = 0.001, time.monotonic() + 0.5
         while True:
-            state = self._state(exec_id)
+            state = exec_state(self._api, exec_id)
             now = time.monotonic()
             if not state.running and state.exit_code is not None:
                 return Ending.FINISHED, state

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from sandbox.engine.archive import Owner
+from sandbox.engine.channel import Channel
 from sandbox.engine.client import Engine
 from sandbox.engine.executor import Executor
 from sandbox.engine.inside import Tracking, choose
@@ -41,6 +42,7 @@ class Running:
         user: str,
         workdir: str | None,
         tracking: Tracking,
+        path: str | None = None,
     ) -> Running:
         """Put the parts together; asks the engine nothing.
 
@@ -51,20 +53,28 @@ class Running:
             user: whom commands run as.
             workdir: where commands run, instead of the image's folder.
             tracking: see ``choose``.
+            path: the PATH of commands, for a kept channel; without it there is none.
         """
         api, info = engine.sdk.api, engine.info
         runner = Runner(api, container, user=user or "0")
+        folder = workdir or str(config.get("WorkingDir") or "/")
+        channel = (
+            None
+            if path is None
+            else Channel(api, container, runner, user=user or "0", workdir=folder, path=path)
+        )
         executor = Executor(
             runner,
             lambda script: choose(
                 info, container, pid=runner.expect_container, run_script=script, tracking=tracking
             ),
-            workdir=workdir or str(config.get("WorkingDir") or "/"),
+            workdir=folder,
+            channel=channel,
         )
         return cls(
             container=container,
             user=user,
-            image_env=_variables(config.get("Env") or ()),
+            image_env=variables_of(config),
             executor=executor,
             transfer=Transfer(api, container, executor, as_root=is_root(user)),
         )
@@ -79,6 +89,7 @@ class Running:
         return None
 
 
-def _variables(lines: Sequence[str]) -> dict[str, str]:
-    pairs = (line.partition("=") for line in lines)
+def variables_of(config: Mapping[str, Any]) -> dict[str, str]:
+    """Give the environment in an image's or container's "Config"."""
+    pairs = (line.partition("=") for line in config.get("Env") or ())
     return {name: value for name, _, value in pairs}

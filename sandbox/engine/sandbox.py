@@ -19,11 +19,12 @@ from sandbox.engine.keeper import Keeper, KeeperSpec, switch_reaper_off_unless_l
 from sandbox.engine.limits import DEFAULT_LIMITS, Limits, Mounted
 from sandbox.engine.owner import Ownership
 from sandbox.engine.processes import ProcessInfo, of_the_task
-from sandbox.engine.running import Running, is_root
+from sandbox.engine.running import Running, is_root, variables_of
 from sandbox.errors import ContainerGone, EngineFailure, Unsupported, UsageError
 from sandbox.evidence.records import FileChange, ResourceUse
 
 DEFAULT_CAP_BYTES = 1 << 20
+DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"  # the engine's
 
 
 class Link(Protocol):
@@ -57,6 +58,8 @@ class Sandbox:
         user: user for all commands ("name", "uid", "uid:gid") instead of the image's.
         workdir: folder for all commands instead of the image's; made if it is missing.
         tracking: how commands are ended, see ``inside.choose``.
+        channel: keep shells in the sandbox that start commands faster, see ``channel``; not
+            done where the limits leave a task little room.
     """
 
     def __init__(
@@ -72,6 +75,7 @@ class Sandbox:
         user: str | None = None,
         workdir: str | None = None,
         tracking: Tracking = "auto",
+        channel: bool = True,
     ) -> None:
         self.name = f"{owner.project}-{secrets.token_hex(8)}"
         self.image = image
@@ -84,6 +88,7 @@ class Sandbox:
         self._user = user
         self._workdir = workdir
         self._tracking = tracking
+        self._channel = channel and limits.leaves_room
         self._keeper: Keeper | None = None
         self._state: Running | None = None
         self._facts: ImageFacts | None = None
@@ -136,6 +141,7 @@ class Sandbox:
                     user=self._user or "",
                     workdir=self._workdir,
                     tracking=self._tracking,
+                    path=self._path(config) if self._channel else None,
                 )
                 self._attach()
             except BaseException:
@@ -149,6 +155,8 @@ class Sandbox:
             EngineFailure: the engine did not remove it; calling again tries again.
         """
         with self._life:
+            if self._state is not None:
+                self._state.executor.close()
             self._state = None
             if self._keeper is not None:
                 self._keeper.discard()
@@ -164,6 +172,7 @@ class Sandbox:
         stdin: bytes | None = None,
         cap_bytes: int = DEFAULT_CAP_BYTES,
         cancel: threading.Event | None = None,
+        apart: bool = False,
     ) -> ExecResult:
         """Run a command to its end, its deadline or its cancellation.
 
@@ -180,6 +189,8 @@ class Sandbox:
             stdin: what it reads, then end of file; without it the input is empty.
             cap_bytes: how much of each stream is kept: its first and its last half of this.
             cancel: set it from another thread to end the command within about 0.1 s.
+            apart: let the engine launch it, never a kept shell: for what may end other processes
+                of its user, whose end would then leave nobody to tell how the command ended.
 
         Returns:
             How it ended. A command that fails, or that exists but cannot be run, is a value;
@@ -189,7 +200,8 @@ class Sandbox:
             NotFound: there is no such command, folder or user.
             UsageError: see ``Command``; a word longer than 128 KiB, for one.
             ContainerGone: the container ended before or while the command ran.
-            EngineFailure: the engine failed or went away.
+            EngineFailure: the engine failed or went away; or the kept shell that ran the command
+                was ended. What ran of the command was ended too, and it is not run again.
         """
         command = Command(
             argv=argv,
@@ -200,7 +212,7 @@ class Sandbox:
             stdin=None if stdin is None else (stdin,),
             cancel=cancel,
         )
-        return self._running.executor.exec(command, cap_bytes)
+        return self._running.executor.exec(command, cap_bytes, apart=apart)
 
     def put(
         self, files: Sequence[PutFile] | Path, dest: str, *, owner: Owner | None = None
@@ -300,6 +312,9 @@ class Sandbox:
         if self._user is None:
             self._user = str(config.get("User") or "")
         return config
+
+    def _path(self, config: Mapping[str, Any]) -> str:
+        return {"PATH": DEFAULT_PATH, **variables_of(config), **self._env}["PATH"]
 
     def _make_keeper(self, task_folder: str) -> Keeper:
         network = {} if self._link is None else {"network": self._link.create_options()}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import secrets
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -96,13 +97,14 @@ class CgroupTracker:
         self._hierarchy = hierarchy
         self._root = root
         self._launching = threading.Lock()
+        self._name = f"exec-{secrets.token_hex(4)}"  # others may track in the same container
         self._numbers = itertools.count(1)
         self._used: list[Path] = []
         self._used_lock = threading.Lock()
 
     def track(self, user: str | None = None) -> CgroupTrack:  # noqa: ARG002 - same for all users
         """Give a track for the next command."""
-        place = self._root / f"exec-{next(self._numbers)}"
+        place = self._root / f"{self._name}-{next(self._numbers)}"
         return CgroupTrack(self._hierarchy, self._root, place, self._launching, self._retire)
 
     def _retire(self, place: Path) -> None:
@@ -155,6 +157,10 @@ class CgroupTrack:
         while self._move_new():
             pass
         self._let_launch()
+
+    def members(self) -> list[int]:
+        """List the host pids of what runs of the command."""
+        return cgroup.pids_in(self._place)
 
     def kill(self) -> bool:
         """Kill the group's members until it is empty."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import uuid
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -43,12 +44,24 @@ def image(request: pytest.FixtureRequest, engine: Engine) -> str:
     return ensure_image(engine, image_definition(request.param), PlainProgress(quiet=True)).ref
 
 
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Let the tests of exec run both ways: through the kept channel, and by the engine alone."""
+    if "way" in metafunc.fixturenames and re.search("exec_(?!channel)", metafunc.module.__name__):
+        metafunc.parametrize("way", ["channel", "engine"], indirect=True, scope="session")
+
+
 @pytest.fixture(scope="session")
-def make(engine: Engine, image: str, owner: Ownership) -> Callable[..., Sandbox]:
+def way(request: pytest.FixtureRequest) -> str:
+    """Say how commands are started."""
+    return str(getattr(request, "param", "channel"))
+
+
+@pytest.fixture(scope="session")
+def make(engine: Engine, image: str, owner: Ownership, way: str) -> Callable[..., Sandbox]:
     """Give a maker of sandboxes that are not started yet."""
 
     def made(**options: Any) -> Sandbox:
-        return Sandbox(engine, image, **{"owner": owner, **options})
+        return Sandbox(engine, image, **{"owner": owner, "channel": way == "channel", **options})
 
     return made
 

@@ -133,7 +133,7 @@ def test_an_interrupt_ends_the_tree(box: Sandbox) -> None:
 
 def test_killing_while_frozen_leaves_nothing_frozen(make: Callable[..., Sandbox]) -> None:
     with make(tracking="freezer") as own, ThreadPoolExecutor() as threads:
-        running = threads.submit(sh, own, ESCAPES["forks on"], deadline_s=30)
+        running = threads.submit(sh, own, ESCAPES["forks on"], deadline_s=30, apart=True)
         assert until(lambda: len(own.processes()) > 3)
         tracker = own._running.executor.inside.tracker
         assert isinstance(tracker, CgroupTracker)
@@ -215,5 +215,5 @@ def test_a_command_may_close_its_output_and_go_on(box: Sandbox) -> None:
 
 
 def test_a_plain_user_cannot_end_its_sandbox(user_box: Sandbox) -> None:
-    sh(user_box, "kill -9 -1; kill -9 1", deadline_s=5)
+    sh(user_box, "kill -9 -1; kill -9 1", deadline_s=5, apart=True)
     assert said(run(user_box, "echo", "still here")) == "still here\n"

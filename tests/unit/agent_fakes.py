@@ -101,7 +101,14 @@ class FolderPlace:
         if self.gone:
             raise ContainerGone("the box is gone")
 
-    def exec(self, argv: Sequence[str], *, deadline_s: float, cwd: str | None = None) -> Ran:
+    def exec(
+        self,
+        argv: Sequence[str],
+        *,
+        deadline_s: float,
+        cwd: str | None = None,
+        apart: bool = False,
+    ) -> Ran:
         self._enter("exec", argv)
         try:
             done = subprocess.run(
