@@ -55,8 +55,10 @@ class CallRecord:
             return None
 
     @property
-    def framed_exit(self) -> int | None:
-        """The exit code that the model was told: of a subagent's command nothing else is kept."""
+    def exit_code(self) -> int | None:
+        """A command's exit code: of a subagent's only the text for the model tells it."""
+        if self.shell is not None:
+            return self.shell.exitCode
         if self.result is None or self.result.status is not None or self.asked.name != SHELL:
             return None
         found = _FRAME.search(self.told)
@@ -81,7 +83,7 @@ def tool_result(call: CallRecord) -> ToolResultItem | None:
     return ToolResultItem(
         tool_call_id=call.asked.id,
         output=shell.output if shell is not None and whole else call.told,
-        exit_code=call.framed_exit if shell is None else shell.exitCode,
+        exit_code=call.exit_code,
     )
 
 
@@ -127,18 +129,16 @@ def _outcome(call: CallRecord) -> tuple[ToolStatus, str | None]:
     result, shell = call.result, call.shell
     if result is None:
         return ToolStatus.INCOMPLETE, None
-    if shell is not None and shell.exitCode:
+    if call.exit_code:
         return ToolStatus.FAILED, "exit_code"
     if shell is not None and shell.outcome is not None:
         return _BY_OUTCOME.get(shell.outcome, (ToolStatus.UNKNOWN, None))
-    if call.framed_exit is not None:
-        failed = call.framed_exit != 0
-        return (ToolStatus.FAILED, "exit_code") if failed else (ToolStatus.COMPLETED, None)
     if result.status == "cancelled":
         return ToolStatus.CANCELLED, "cancelled"
     if result.status == "error":
         return ToolStatus.FAILED, short(result.errorType or "tool_error")
-    return (ToolStatus.COMPLETED if result.status == "success" else ToolStatus.UNKNOWN), None
+    completed = result.status == "success" or call.exit_code == 0
+    return (ToolStatus.COMPLETED if completed else ToolStatus.UNKNOWN), None
 
 
 def _times(call: CallRecord) -> tuple[float | None, float | None]:
