@@ -170,7 +170,7 @@ DEFECTS: dict[str, tuple[str, str, Change]] = {
 @pytest.mark.parametrize("defect", DEFECTS)
 def test_a_row_that_breaks_a_rule_is_refused(defect: str) -> None:
     rule, scenario, change = DEFECTS[defect]
-    (name,) = RECORDED.glob(f"*.{scenario}.*.xz")
+    (name,) = RECORDED.glob(f"kilocode.{scenario}.*.xz")
     (row,) = parse(file_of(name.name), text_of(name.name))
     change(row)
     assert rule in {reason.split(":")[0] for reason in refusals(file_of(name.name), row)}
