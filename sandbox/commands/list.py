@@ -27,7 +27,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> ExitCode:
-    """Print one line a cell; needs no engine."""
+    """Print one line a cell, and how many they are; needs no engine."""
     known = registered()
     plan, broken = planned(arguments, known)
     for error in broken.values():
@@ -38,7 +38,15 @@ def run(arguments: argparse.Namespace) -> ExitCode:
     width = max(len(cell.cell_id) for cell in plan)
     for cell in plan:
         print(f"{cell.cell_id:<{width}}  {_proves(cell.scenario)}")
+    told = f"{len(plan)} cell(s); {_minutes(plan, known):.0f} min if each took its deadline"
+    print(told, file=sys.stderr)
     return ExitCode.OK
+
+
+def _minutes(plan: tuple[CellSpec, ...], known: Registered) -> float:
+    """Return what the deadlines of all cells add up to, with what slow harnesses get on top."""
+    starts = {name: one.capabilities.slow_start_s for name, one in known.harnesses.items()}
+    return sum(SCENARIOS[one.scenario].deadline_s + starts[one.adapter] for one in plan) / 60
 
 
 def _described(plan: tuple[CellSpec, ...], known: Registered) -> Iterator[dict[str, object]]:
@@ -51,6 +59,7 @@ def _described(plan: tuple[CellSpec, ...], known: Registered) -> Iterator[dict[s
             "cell_id": cell.cell_id,
             "platform": where,
             "proves": _proves(cell.scenario),
+            "deadline_s": SCENARIOS[cell.scenario].deadline_s + can.slow_start_s,
             "capabilities": can.model_dump(mode="json", exclude={"exceptions"}),
         }
 

@@ -37,3 +37,10 @@ def test_the_quick_profile_holds_its_harnesses_and_the_full_one_all(
     assert quick == set(QUICK_HARNESSES)
     assert full == {*registered().names, *LEGACY_HARNESSES}
     assert len(quick) == 7
+
+
+def test_the_slow_profile_says_how_long_it_can_take(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["list", "--profile", "slow", "codex/debian-12/*"]) == ExitCode.OK
+    out, told = capsys.readouterr()
+    assert len(out.splitlines()) == 9
+    assert told == "9 cell(s); 90 min if each took its deadline\n"
