@@ -57,6 +57,10 @@ check: venv ## ruff, mypy --strict, import-linter, shellcheck (dash and busybox)
 bench: venv ## start, exec, put, get, close, install and a whole cell beside the docker CLI
 	@$(SANDBOX) bench --ensure-engine $(ARGS)
 
+.PHONY: bench-scale
+bench-scale: venv ## plan, shard, judge, merge and report 25,000, 50,000 and 100,000 made-up cells
+	@$(BIN)/python -m tests.scale.bench $(ARGS)
+
 .PHONY: images
 images: venv ## build and load the task images (IMAGES=all: the whole matrix)
 	@$(SANDBOX) images build --ensure-engine $(foreach g,$(IMAGES),'$(g)')

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import Protocol, Self
 
@@ -22,6 +23,9 @@ class Step(Protocol):
     def advance(self, amount: float) -> None:
         """Say how much more is done, in the unit of ``total``."""
 
+    def note(self, text: str) -> None:
+        """Say how it goes, in place of what was said before."""
+
 
 class Progress(Protocol):
     """Where long work reports to; results never go here."""
@@ -33,19 +37,35 @@ class Progress(Protocol):
         """Show ``label`` as under way until the context ends."""
 
 
-class _NoStep:
+NOTE_EVERY_S = 30.0
+"""Seconds between notes on plain output."""
+
+
+class _PlainStep:
+    def __init__(self, say: Callable[[str], None], clock: Callable[[], float]) -> None:
+        self._say = say
+        self._clock = clock
+        self._last = clock()
+
     def total(self, amount: float) -> None:
         """Ignore it: plain output has no bar."""
 
     def advance(self, amount: float) -> None:
         """Ignore it: plain output has no bar."""
 
+    def note(self, text: str) -> None:
+        now = self._clock()
+        if now - self._last >= NOTE_EVERY_S:
+            self._last = now
+            self._say(f"  {text}")
+
 
 class PlainProgress:
     """One line when a step starts to take long or says something; for CI and pipes."""
 
-    def __init__(self, *, quiet: bool = False) -> None:
+    def __init__(self, *, quiet: bool = False, clock: Callable[[], float] = time.monotonic) -> None:
         self._quiet = quiet
+        self._clock = clock
         self._lock = threading.Lock()
 
     def say(self, line: str) -> None:
@@ -56,9 +76,9 @@ class PlainProgress:
 
     @contextmanager
     def step(self, label: str) -> Iterator[Step]:
-        """Print ``label`` once."""
+        """Print ``label`` once, then now and then how it goes."""
         self.say(f"{label} ...")
-        yield _NoStep()
+        yield _PlainStep(self.say, self._clock)
 
 
 class _BarStep:
@@ -72,6 +92,9 @@ class _BarStep:
     def advance(self, amount: float) -> None:
         self._bars.advance(self._task, amount)
 
+    def note(self, text: str) -> None:
+        self._bars.update(self._task, note=text)
+
 
 class LiveProgress:
     """Bars on a terminal; a context manager, since it owns the terminal's last lines."""
@@ -83,6 +106,7 @@ class LiveProgress:
             BarColumn(),
             TextColumn("{task.percentage:>3.0f}%"),
             TimeElapsedColumn(),
+            TextColumn("{task.fields[note]}", markup=False),
             console=self._console,
             transient=True,
         )
@@ -101,7 +125,7 @@ class LiveProgress:
     @contextmanager
     def step(self, label: str) -> Iterator[Step]:
         """Show a bar for ``label`` (pulsing until a total is known)."""
-        task = self._bars.add_task(label, total=None)
+        task = self._bars.add_task(label, total=None, note="")
         try:
             yield _BarStep(self._bars, task)
         finally:

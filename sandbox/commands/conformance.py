@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 import argparse
-import os
 from dataclasses import replace
 from pathlib import Path
 
 from sandbox.commands.agent import add_agent, remote_agent
 from sandbox.commands.conditions import add_conditions
 from sandbox.commands.engine import add_engine, leaving_nothing, open_engine
-from sandbox.commands.folders import new_folder
+from sandbox.commands.folders import RESULTS, new_folder
 from sandbox.commands.library import open_library
 from sandbox.commands.reporting import add_gate, baseline, conclude
-from sandbox.commands.request import Request, add_request, make_room, missing, requested
+from sandbox.commands.request import (
+    Request,
+    add_request,
+    estimates,
+    make_room,
+    missing,
+    requested,
+)
 from sandbox.commands.selection import add_selection
 from sandbox.conformance.configuration import configuration
 from sandbox.conformance.prepare import prepare
+from sandbox.conformance.room import default_jobs
 from sandbox.conformance.runner import run_plan
 from sandbox.conformance.ways import choose_way
 from sandbox.conformance.world import RemoteAgent, World
@@ -36,9 +43,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--jobs",
         type=int,
-        default=2 * (os.cpu_count() or 1) + 1,
         metavar="N",
-        help="cells at a time (default: twice the cores and one, since half of them may only wait)",
+        help="cells at a time, at most: each begins when its memory fits beside the others' "
+        "(default: twice the cores and one, since half of them may only wait; fewer where memory "
+        "is short)",
     )
     parser.add_argument(
         "--output",
@@ -69,7 +77,7 @@ def run(arguments: argparse.Namespace) -> ExitCode:
     remote = remote_agent(arguments)
     request = requested(arguments, None if remote is None else remote.tested)
     known = baseline(arguments.baseline)
-    if arguments.jobs < 1:
+    if arguments.jobs is not None and arguments.jobs < 1:
         raise UsageError(f"--jobs {arguments.jobs}: at least one cell at a time")
     folder = _folder(request, arguments)
     interrupted: Interrupted | None = None
@@ -126,20 +134,24 @@ def _run(
             way=way,
             conditions=request.conditions,
         )
+        known_costs = estimates(arguments)
+        jobs = arguments.jobs or default_jobs(
+            engine.info, [known_costs.peak_mib(cell) for cell in request.cells]
+        )
         with leaving_nothing(engine, record.run_id, shown):
             for number in range(1, request.repeat + 1):
                 attempt = replace(world, folder=attempt_folder(folder, number))
                 attempt.folder.mkdir(parents=True, exist_ok=True)
                 cells = missing(attempt.folder, request.cells)
                 make_room(attempt.folder, cells)
-                run_plan(cells, attempt, record=record, jobs=arguments.jobs)
+                run_plan(cells, attempt, record=record, jobs=jobs, estimates=known_costs)
 
 
 def _folder(request: Request, arguments: argparse.Namespace) -> Path:
     if request.resumed is not None:
         folder: Path = arguments.resume
         return folder.resolve()
-    return new_folder(arguments.output or Path("results") / request.run_id)
+    return new_folder(arguments.output or RESULTS / request.run_id)
 
 
 def _remove_if_empty(folder: Path) -> None:

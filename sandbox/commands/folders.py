@@ -8,6 +8,9 @@ from sandbox.errors import CacheUnusable, UsageError
 from sandbox.evidence.cell import RunRecord
 from sandbox.evidence.folder import read_run
 
+RESULTS = Path("results")
+"""Where runs are kept when nobody says another place."""
+
 
 def new_folder(folder: Path) -> Path:
     """Make the results folder; results are never mixed with earlier ones."""

@@ -4,19 +4,27 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import subprocess
 import sys
+from collections.abc import Sequence
 from importlib.metadata import entry_points
 from pathlib import Path
 
 from sandbox.commands.selection import add_selection, selected
 from sandbox.conformance.affected import PINS, Affected, affected, changed_pins, module_users
+from sandbox.conformance.estimate import Estimates
+from sandbox.conformance.plan import CellSpec
+from sandbox.conformance.shard import Shard
 from sandbox.engine.imagebuild.definition import DerivedRecipe, image_definitions
-from sandbox.errors import ExitCode
-from sandbox.harnesses.registry import GROUP
+from sandbox.errors import ExitCode, UsageError
+from sandbox.evidence.costs import read_costs
+from sandbox.harnesses.registry import GROUP, registered
 
 _GIT_DEADLINE_S = 60.0
 _NAMED = 5
+_SHARD_S = 1800.0
+"""Seconds of cells, one by one, that are worth a job: its set-up takes minutes."""
 _ALL = Affected(harnesses=frozenset(), images=frozenset(), everything=("all",))
 _ROOT = Path(__file__).resolve().parents[2]
 
@@ -28,6 +36,19 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--base",
         metavar="REF",
         help="only what the change since this commit touches (default: everything selected)",
+    )
+    parser.add_argument(
+        "--shards",
+        type=int,
+        metavar="N",
+        help="shards of all cells instead of a job for each harness and image, at most N: one for "
+        f"each {_SHARD_S // 60:.0f} minutes that the cells take one by one",
+    )
+    parser.add_argument(
+        "--timings",
+        type=Path,
+        metavar="FILE",
+        help="the timings.json that the shards are cut by (conformance --shard --timings)",
     )
     parser.add_argument(
         "--github",
@@ -43,18 +64,34 @@ def run(arguments: argparse.Namespace) -> ExitCode:
         more = len(touched.everything) - _NAMED
         names = ", ".join(touched.everything[:_NAMED]) + (f" and {more} more" if more > 0 else "")
         print(f"everything may be touched by {names}", file=sys.stderr)
-    pairs = dict.fromkeys((cell.harness, cell.image) for cell in selected(arguments))
-    include = [
-        {"harness": harness, "image": image}
-        for harness, image in pairs
-        if touched.touches(harness, image)
-    ]
+    cells = [cell for cell in selected(arguments) if touched.touches(cell.harness, cell.image)]
+    pairs = list(dict.fromkeys((cell.harness, cell.image) for cell in cells))
+    if arguments.shards is None:
+        include = [{"harness": harness, "image": image} for harness, image in pairs]
+    else:
+        include = _shards(cells, arguments)
+        if touched.everything:
+            words = ""
+        else:
+            words = " ".join(f"'{harness}/{image}/*'" for harness, image in pairs)
+        include = [{**one, "cells": words} for one in include]
     text = json.dumps({"include": include}, separators=(",", ":"))
     if arguments.github:
         print(f"matrix={text}\nany={'true' if include else 'false'}")
     else:
         print(text)
     return ExitCode.OK
+
+
+def _shards(cells: Sequence[CellSpec], arguments: argparse.Namespace) -> list[dict[str, str]]:
+    """Return the shards that are worth a job, at most as many as were asked for."""
+    if arguments.shards < 1:
+        raise UsageError(f"--shards {arguments.shards}: at least one")
+    costs = {} if arguments.timings is None else read_costs(arguments.timings)
+    known = Estimates(costs, registered().harnesses)
+    worth = math.ceil(sum(map(known.seconds, cells)) / _SHARD_S)
+    count = min(arguments.shards, len(cells), worth)
+    return [{"shard": str(Shard(number=k, count=count))} for k in range(1, count + 1)]
 
 
 def since(base: str, root: Path) -> Affected:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import shutil
 from pathlib import Path
 
@@ -32,7 +33,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> ExitCode:
-    """Copy the cells of all parts into one run, judge it and write its reports."""
+    """Bring the cells of all parts into one run, judge it and write its reports."""
     known = baseline(arguments.baseline)
     parts: list[Path] = arguments.parts
     merged = merge(
@@ -41,14 +42,23 @@ def run(arguments: argparse.Namespace) -> ExitCode:
     )
     folder = new_folder(arguments.output)
     for number in range(1, max(len(attempt_folders(part)) for part in parts) + 1):
-        _copy(merged, folder, number)
+        _bring(merged, folder, number)
     return conclude(folder, known=known, as_json=arguments.json, gate=arguments.gate)
 
 
-def _copy(merged: Merged, folder: Path, number: int) -> None:
+def _bring(merged: Merged, folder: Path, number: int) -> None:
     to = attempt_folder(folder, number)
     write_run(to, merged.record)
     for cell, part in merged.sources.items():
         source = cell_folder(attempt_folder(part, number), cell)
         if source.is_dir():
-            shutil.copytree(source, cell_folder(to, cell), symlinks=True)
+            shutil.copytree(source, cell_folder(to, cell), symlinks=True, copy_function=_linked)
+
+
+def _linked(source: str, to: str) -> str:
+    """Give the file a second name: recorded files never change; copy it to another file system."""
+    try:
+        os.link(source, to, follow_symlinks=False)
+    except OSError:
+        shutil.copy2(source, to, follow_symlinks=False)
+    return to

@@ -13,9 +13,10 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Literal
 
-from sandbox.commands.folders import record_of
-from sandbox.commands.reporting import baseline, judged
+from sandbox.commands.folders import RESULTS, record_of
+from sandbox.commands.reporting import baseline, failing
 from sandbox.commands.selection import DEFAULT_PROFILE, is_selective, selected
+from sandbox.conformance.estimate import Estimates
 from sandbox.conformance.plan import CellSpec, cell_spec
 from sandbox.conformance.scenarios import SCENARIOS
 from sandbox.conformance.shard import parse_shard, sharded
@@ -23,7 +24,8 @@ from sandbox.engine.imagebuild.definition import image_definitions
 from sandbox.errors import CouldNotFindOut, NothingSelected, UsageError
 from sandbox.evidence.cell import RunConfiguration, RunRecord, ServerChoice
 from sandbox.evidence.configuration import differences
-from sandbox.evidence.folder import attempt_folder, cell_folder, find_cells, read_cell
+from sandbox.evidence.costs import CellCost, earlier_costs, read_costs
+from sandbox.evidence.folder import attempt_folder, cell_folder, read_record
 from sandbox.harnesses.registry import registered
 
 Isolation = Literal["auto", "namespace", "bridge"]
@@ -47,7 +49,8 @@ def add_request(parser: argparse.ArgumentParser) -> None:
         "--timings",
         type=Path,
         metavar="DIR",
-        help="an earlier run, by whose durations the shards are balanced",
+        help="an earlier run or its timings.json, for the order of cells and the balance of shards "
+        "(default: for the order, what the newest runs below results/ took; for shards, nothing)",
     )
     parser.add_argument(
         "--repeat",
@@ -107,8 +110,6 @@ def requested(arguments: argparse.Namespace, agent: ServerChoice | None = None) 
     """
     if arguments.repeat is not None and arguments.repeat < 1:
         raise UsageError(f"--repeat {arguments.repeat}: at least once")
-    if arguments.timings is not None and arguments.shard is None:
-        raise UsageError("--timings balances shards", cure="give --shard k/n too")
     if arguments.resume is not None:
         return _resumed(arguments, agent)
     only = None if agent is None else agent.name
@@ -211,7 +212,7 @@ def _refuse(lines: Sequence[str]) -> None:
 
 def _is_recorded(folder: Path) -> bool:
     try:
-        refusal = read_cell(folder).cell.refusal
+        refusal = read_record(folder).refusal
     except CouldNotFindOut:
         return False
     return refusal is None or refusal.kind != "error"
@@ -222,8 +223,8 @@ def _failed(
 ) -> tuple[str, tuple[CellSpec, ...]]:
     """Return profile and cells of a run that neither passed nor are known, in its order."""
     record = record_of(folder)
-    run = judged(folder, known=baseline(arguments.baseline))
-    cells = tuple(cell_spec(cell.cell_id) for cell in run.cells if cell.unknown_failures)
+    names = failing(folder, known=baseline(arguments.baseline))
+    cells = tuple(cell_spec(name) for name in names)
     if not cells:
         raise NothingSelected(f"every cell of {folder} passes or is known")
     _refuse_gone(cells, only)
@@ -254,21 +255,18 @@ def _only(plan: Sequence[CellSpec], names: set[str]) -> tuple[CellSpec, ...]:
     return left
 
 
+def estimates(arguments: argparse.Namespace) -> Estimates:
+    """Return what cells will take, by ``--timings`` or the newest runs on this machine."""
+    return Estimates(_costs(arguments) or earlier_costs(RESULTS), registered().harnesses)
+
+
+def _costs(arguments: argparse.Namespace) -> dict[str, CellCost]:
+    return {} if arguments.timings is None else read_costs(arguments.timings)
+
+
 def _sharded(plan: tuple[CellSpec, ...], arguments: argparse.Namespace) -> tuple[CellSpec, ...]:
+    """Return the part of the plan; what this machine ran before has no say in how it is cut."""
     if arguments.shard is None:
         return plan
-    seconds = {} if arguments.timings is None else _durations(arguments.timings)
-    return sharded(plan, parse_shard(arguments.shard), seconds=seconds)
-
-
-def _durations(run: Path) -> dict[str, float]:
-    """Return the seconds that each recorded cell of a run took."""
-    record_of(run)
-    found = {}
-    for folder in find_cells(run):
-        try:
-            cell = read_cell(folder).cell
-        except CouldNotFindOut:
-            continue
-        found[cell.cell_id] = round(cell.completed_at - cell.started_at, 3)
-    return found
+    known = Estimates(_costs(arguments), registered().harnesses)
+    return sharded(plan, parse_shard(arguments.shard), seconds=known.seconds)

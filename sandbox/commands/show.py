@@ -6,13 +6,12 @@ import argparse
 from fnmatch import fnmatchcase
 from pathlib import Path
 
+from sandbox.commands.folders import RESULTS
 from sandbox.commands.reporting import baseline, judged
 from sandbox.errors import ExitCode, NothingSelected, UsageError
 from sandbox.evidence.folder import attempt_folder, cell_id_of, find_cells, read_cell
 from sandbox.evidence.nativetext import native_texts
 from sandbox.report.storytext import story_text
-
-_RESULTS = Path("results")
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -67,7 +66,7 @@ def _cell(arguments: argparse.Namespace) -> Path:
 
 
 def _newest() -> Path:
-    runs = sorted(_RESULTS.glob("*/run.json"), key=lambda path: path.stat().st_mtime)
+    runs = sorted(RESULTS.glob("*/run.json"), key=lambda path: path.stat().st_mtime)
     if not runs:
-        raise UsageError(f"there is no run below {_RESULTS}", cure="give its folder: --run DIR")
+        raise UsageError(f"there is no run below {RESULTS}", cure="give its folder: --run DIR")
     return runs[-1].parent

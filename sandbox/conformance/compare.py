@@ -15,7 +15,7 @@ from sandbox.evidence.baseline import Baseline
 from sandbox.evidence.cell import CellRecord
 from sandbox.evidence.difference import Difference, Side, difference
 from sandbox.evidence.folder import CellFiles, cell_folder, read_cell, read_run, write_run
-from sandbox.evidence.judge import judge, write_verdicts
+from sandbox.evidence.judge import judge, sources, write_verdicts
 from sandbox.runtimes.library import RuntimeLibrary
 
 
@@ -69,7 +69,9 @@ def judged(folders: dict[Side, Path], *, baseline: Baseline, today: dt.date) -> 
     verdicts = {side: judge(folders[side], baseline=baseline, today=today) for side in sides}
     files: dict[Side, dict[str, CellFiles]] = {}
     for side in sides:
-        write_verdicts(folders[side], verdicts[side])
+        place = sources(folders[side]).place
+        for cell in verdicts[side].cells:
+            write_verdicts(place.folders(cell.cell_id), cell)
         ids = [cell.cell_id for cell in verdicts[side].cells]
         files[side] = {name: found for name in ids if (found := _cell(folders[side], name))}
     return difference(verdicts["old"], verdicts["new"], files)

@@ -88,8 +88,8 @@ def make_plan(axes: Axes, selection: Selection) -> tuple[CellSpec, ...]:
     ]
     every_id = [cell.cell_id for cell in product]
     wanted = set(chosen("cell", every_id, selection.cells))
-    skipped = {cell_id for cell_id in every_id if _matches(cell_id, selection.skip)}
-    plan = tuple(cell for cell in product if cell.cell_id in wanted - skipped)
+    wanted -= {cell_id for cell_id in every_id if _matches(cell_id, selection.skip)}
+    plan = tuple(cell for cell in product if cell.cell_id in wanted)
     if not plan:
         raise NothingSelected(
             f"no cell is left of {len(product)} after the filters",

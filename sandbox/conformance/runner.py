@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import time
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import replace
 
 from sandbox.conformance.cell import run_cell
+from sandbox.conformance.estimate import Estimates
 from sandbox.conformance.interrupt import interruptible
+from sandbox.conformance.pace import Pace
 from sandbox.conformance.plan import CellSpec
-from sandbox.conformance.scenarios import SCENARIOS
+from sandbox.conformance.queue import Queue
+from sandbox.conformance.room import room_for
 from sandbox.conformance.ways import run_volumes
 from sandbox.conformance.world import World
 from sandbox.errors import Interrupted
 from sandbox.evidence.cell import CellRecord, RunRecord
 from sandbox.evidence.folder import write_run
-from sandbox.harnesses.base import Harness
+from sandbox.progress import Step
 
 RunCell = Callable[[CellSpec, World], CellRecord]
 
@@ -39,10 +41,12 @@ def run_plan(
     record: RunRecord,
     jobs: int,
     run: RunCell = run_cell,
+    estimates: Estimates | None = None,
 ) -> None:
-    """Run the cells; ``jobs`` at a time, about half of them cells that wait (``Queue``).
+    """Run the cells, at most ``jobs`` at a time, as many as have room (``Queue``).
 
-    ``record`` is the run's; it may plan more cells than are run here.
+    ``record`` is the run's; it may plan more cells than are run here. ``estimates`` say what the
+    cells take (default: what their harnesses declare).
 
     Ctrl-C or TERM once ends the cells that run, each with its sandbox removed and its folder
     written; a second one ends the process at once, and the next start sweeps.
@@ -52,7 +56,8 @@ def run_plan(
     """
     write_run(world.folder, record)
     with run_volumes(world.engine, world.way, world.run_id) as volumes:
-        _run_all(plan, replace(world, volumes=volumes), run, jobs)
+        known = estimates or Estimates({}, world.harnesses)
+        _run_all(plan, replace(world, volumes=volumes), run, jobs, known)
     write_run(world.folder, record.model_copy(update={"completed_at": time.time()}))
     if world.cancel.is_set():
         raise Interrupted(
@@ -61,30 +66,35 @@ def run_plan(
         )
 
 
-def _run_all(plan: Sequence[CellSpec], world: World, run: RunCell, jobs: int) -> None:
+def _run_all(
+    plan: Sequence[CellSpec], world: World, run: RunCell, jobs: int, estimates: Estimates
+) -> None:
+    queue = Queue(plan, estimates, jobs=jobs, room=room_for(world.engine.info, jobs=jobs))
+    pace = Pace(plan, estimates)
     steps = world.progress.step(f"running {len(plan)} cell(s)")
     with interruptible(world.cancel.set), steps as step:
         step.total(len(plan))
         pool = ThreadPoolExecutor(max_workers=jobs, thread_name_prefix="cell")
         try:
-            for finished in _finished(pool, plan, world, run, jobs=jobs):
-                step.advance(1)
-                world.progress.say(_line(finished.result()))
+            for finished in _finished(pool, queue, world, run, jobs=jobs):
+                _show(finished.result(), world, step, pace)
         finally:
             pool.shutdown(wait=True, cancel_futures=True)
 
 
+def _show(record: CellRecord, world: World, step: Step, pace: Pace) -> None:
+    pace.ended(record)
+    step.advance(1)
+    step.note(str(pace))
+    world.progress.say(_line(record))
+
+
 def _finished(
-    pool: ThreadPoolExecutor,
-    plan: Sequence[CellSpec],
-    world: World,
-    run: RunCell,
-    *,
-    jobs: int,
+    pool: ThreadPoolExecutor, queue: Queue, world: World, run: RunCell, *, jobs: int
 ) -> Iterator[Future[CellRecord]]:
     """Yield the cells as they end; none is begun after a cancel."""
-    queue = Queue(plan, world.harnesses, jobs=jobs)
     running: dict[Future[CellRecord], CellSpec] = {}
+    told = False
     while True:
         while not world.cancel.is_set() and len(running) < jobs:
             cell = queue.next(running.values())
@@ -93,44 +103,16 @@ def _finished(
             running[pool.submit(run, cell, world)] = cell
         if not running:
             return
+        if world.cancel.is_set() and not told:
+            told = True
+            world.progress.say(
+                f"ending {len(running)} cell(s), {len(queue)} were not begun; "
+                "ask once more to end at once, and the next start removes what is left"
+            )
         done, _ = wait(running, timeout=0.2, return_when=FIRST_COMPLETED)
         for future in done:
             del running[future]
             yield future
-
-
-class Queue:
-    """The order of a plan's cells: the longest first, and those that wait beside those that work.
-
-    A cell whose deadline must expire takes that long on any machine and leaves the processors idle
-    meanwhile. Half of the jobs, rounded up, are such cells while there are others, so that the rest
-    of the plan is done beside them.
-    """
-
-    def __init__(
-        self, plan: Sequence[CellSpec], harnesses: Mapping[str, Harness], *, jobs: int
-    ) -> None:
-        self._most_waiting = (jobs + 1) // 2
-        ordered = sorted(plan, key=lambda cell: _weight(cell, harnesses), reverse=True)
-        self._waiting = deque(cell for cell in ordered if _waits(cell))
-        self._working = deque(cell for cell in ordered if not _waits(cell))
-
-    def next(self, running: Iterable[CellSpec]) -> CellSpec | None:
-        """Take the cell to begin beside those that run; None when none is left."""
-        full = sum(_waits(cell) for cell in running) >= self._most_waiting
-        if self._waiting and not (full and self._working):
-            return self._waiting.popleft()
-        return self._working.popleft() if self._working else None
-
-
-def _waits(cell: CellSpec) -> bool:
-    return SCENARIOS[cell.scenario].expectation.timed_out
-
-
-def _weight(cell: CellSpec, harnesses: Mapping[str, Harness]) -> float:
-    """Return what a cell may take beyond the others, in seconds: its harness's start."""
-    harness = harnesses.get(cell.adapter)
-    return 0.0 if harness is None else harness.capabilities.slow_start_s
 
 
 def _line(record: CellRecord) -> str:

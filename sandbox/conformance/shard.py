@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import re
-import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
+from heapq import heapreplace
 
 from sandbox.conformance.plan import CellSpec
-from sandbox.conformance.scenarios import SCENARIOS
 from sandbox.errors import NothingSelected, UsageError
 from sandbox.evidence.records import Record
 
-_TYPICAL_S = 5.0
-"""Seconds of a cell about which nothing is known."""
+_LEAST_S = 0.1
 
 
 class Shard(Record):
@@ -41,33 +39,24 @@ def parse_shard(text: str) -> Shard:
     return shard
 
 
-def least_seconds(cell: CellSpec) -> float:
-    """Return what a cell takes at least: its whole deadline when that must expire."""
-    scenario = SCENARIOS[cell.scenario]
-    return scenario.deadline_s if scenario.expectation.timed_out else 0.0
-
-
 def sharded(
-    plan: Sequence[CellSpec], shard: Shard, *, seconds: Mapping[str, float] | None = None
+    plan: Sequence[CellSpec], shard: Shard, *, seconds: Callable[[CellSpec], float]
 ) -> tuple[CellSpec, ...]:
     """Return the cells of one shard in the order of the plan.
 
     Each cell is in exactly one shard. Which one depends on nothing but the plan's cells and
-    ``seconds`` (earlier durations by cell id), so all shards must be cut with the same.
+    ``seconds``, which estimates a cell's duration; so all shards must be cut with the same.
 
     Raises:
         NothingSelected: there are more shards than cells.
     """
-    known = seconds or {}
-    usual = statistics.median(known.values()) if known else _TYPICAL_S
-    times = {
-        cell.cell_id: known.get(cell.cell_id, max(usual, least_seconds(cell))) for cell in plan
-    }
+    # of cells that take no time at all one shard would get every one
+    times = {cell.cell_id: max(_LEAST_S, seconds(cell)) for cell in plan}
     loads = [(0.0, number) for number in range(1, shard.count + 1)]
     mine = set()
     for name in sorted(times, key=lambda name: (-times[name], name)):
-        load, number = min(loads)
-        loads[number - 1] = (load + times[name], number)
+        load, number = loads[0]
+        heapreplace(loads, (load + times[name], number))
         if number == shard.number:
             mine.add(name)
     if not mine:

@@ -31,6 +31,7 @@ class EngineInfo(BaseModel):
 
     ``is_local``: its containers' processes are processes of this machine that we see.
     ``can_enter_namespaces``: local, and this process may enter their namespaces and cgroups.
+    ``processors`` and ``memory_mib`` are those of the engine's machine.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -47,6 +48,8 @@ class EngineInfo(BaseModel):
     root_dir: str
     is_local: bool
     can_enter_namespaces: bool
+    processors: int | None = None
+    memory_mib: int | None = None
 
 
 class Engine:
@@ -175,6 +178,8 @@ def _describe(sdk: Any, place: str, peer: int) -> EngineInfo:
         root_dir=str(said.get("DockerRootDir", "")),
         is_local=local,
         can_enter_namespaces=local and os.geteuid() == 0 and _has_capability(CAP_SYS_ADMIN),
+        processors=int(said.get("NCPU") or 0) or None,
+        memory_mib=int(said.get("MemTotal") or 0) >> 20 or None,
     )
 
 

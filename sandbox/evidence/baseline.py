@@ -21,6 +21,7 @@ import tomllib
 from collections import Counter
 from collections.abc import Collection, Sequence
 from fnmatch import fnmatchcase
+from functools import cached_property
 from pathlib import Path
 
 from pydantic import Field, ValidationError
@@ -58,13 +59,21 @@ class Baseline(Record):
 
     known: tuple[KnownFailure, ...] = ()
 
+    @cached_property
+    def _by_check(self) -> dict[str, list[KnownFailure]]:
+        """The entries by check: each verdict of each cell asks for its own."""
+        found: dict[str, list[KnownFailure]] = {}
+        for entry in self.known:
+            found.setdefault(entry.check, []).append(entry)
+        return found
+
     def entry_for(self, cell_id: str, check: str) -> KnownFailure | None:
         """Return the entry about this check of this cell.
 
         Raises:
             UsageError: two entries are about it, so their reasons contradict each other.
         """
-        found = [entry for entry in self.known if entry.covers(cell_id, check)]
+        found = [entry for entry in self._by_check.get(check, ()) if entry.covers(cell_id, check)]
         if len(found) > 1:
             raise UsageError(
                 f"two baseline entries cover {check} of {cell_id}: "

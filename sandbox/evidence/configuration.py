@@ -65,8 +65,9 @@ def _agents(then: ServerChoice | None, now: ServerChoice | None) -> Iterator[str
 
 
 def _cells(then: Sequence[str], now: Sequence[str]) -> Iterator[str]:
-    gone = [cell for cell in then if cell not in set(now)]
-    new = [cell for cell in now if cell not in set(then)]
+    before, after = set(then), set(now)
+    gone = [cell for cell in then if cell not in after]
+    new = [cell for cell in now if cell not in before]
     if gone:
         yield f"cells: {len(gone)} no longer planned ({_some(gone)})"
     if new:

@@ -18,10 +18,11 @@ import json
 import os
 import shutil
 import uuid
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TypeVar
+from typing import BinaryIO, TypeVar
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
@@ -122,17 +123,27 @@ def write_cell(folder: Path, files: CellFiles, *, native: Path | None = None) ->
         shutil.rmtree(temporary, ignore_errors=True)
 
 
-def read_cell(folder: Path) -> CellFiles:
-    """Read a cell folder strictly: unknown keys and wrong types become ``problems``.
+def read_record(folder: Path) -> CellRecord:
+    """Read ``cell.json`` alone.
 
     Raises:
-        CouldNotFindOut: ``cell.json`` itself is missing or not readable.
+        CouldNotFindOut: it is missing or not readable.
     """
     problems: dict[str, str] = {}
     cell = _one(folder, "cell.json", CellRecord, problems)
     if cell is None:
         why = problems.get("cell.json", "it is missing")
         raise CouldNotFindOut(f"{folder / 'cell.json'} cannot be judged: {why}")
+    return cell
+
+
+def read_cell(folder: Path) -> CellFiles:
+    """Read a cell folder strictly: unknown keys and wrong types become ``problems``.
+
+    Raises:
+        CouldNotFindOut: ``cell.json`` itself is missing or not readable.
+    """
+    cell, problems = read_record(folder), dict[str, str]()
     return CellFiles(
         cell=cell,
         row=_row(folder, problems),
@@ -151,7 +162,22 @@ def find_cells(run: Path) -> tuple[Path, ...]:
     """Return the cell folders of a run in order of their ids; a single cell folder gives itself."""
     if (run / "cell.json").is_file():
         return (run,)
-    return tuple(sorted(path.parent for path in run.glob("cells/*/*/*/cell.json")))
+    found = (
+        Path(scenario.path)
+        for harness in _folders(run / "cells")
+        for image in _folders(harness)
+        for scenario in _folders(image)
+    )
+    return tuple(sorted(path for path in found if (path / "cell.json").is_file()))
+
+
+def _folders(path: str | Path | os.DirEntry[str]) -> list[os.DirEntry[str]]:
+    """Return the folders in a folder that are not hidden; none when there is no such folder."""
+    try:
+        with os.scandir(path) as entries:
+            return [one for one in entries if one.is_dir() and not one.name.startswith(".")]
+    except FileNotFoundError:
+        return []
 
 
 def attempt_folders(run: Path) -> tuple[Path, ...]:
@@ -167,9 +193,17 @@ def attempt_folder(run: Path, number: int) -> Path:
 
 def write_text(path: Path, text: str) -> None:
     """Write a file by one rename."""
+    with replaced(path) as file:
+        file.write(text.encode())
+
+
+@contextmanager
+def replaced(path: Path) -> Iterator[BinaryIO]:
+    """Give a file to write, which takes the place of ``path`` when all of it was written."""
     temporary = path.with_name(f".{path.name}.tmp-{uuid.uuid4().hex}")
     try:
-        temporary.write_text(text, encoding="utf-8")
+        with temporary.open("wb") as file:
+            yield file
         temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)
@@ -279,8 +313,9 @@ def _footprint(folder: Path, problems: dict[str, str]) -> tuple[FileChange, ...]
 
 
 def _native(folder: Path) -> tuple[str, ...]:
-    root = folder / "native"
+    root = str(folder / "native")
     found: list[str] = []
     for parent, _, names in os.walk(root):
-        found.extend(str((Path(parent) / name).relative_to(root)) for name in names)
+        below = parent[len(root) + 1 :]
+        found.extend(f"{below}/{name}" if below else name for name in names)
     return tuple(sorted(found))

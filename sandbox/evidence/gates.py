@@ -3,10 +3,33 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
 
 from sandbox.evidence.records import Record
 from sandbox.evidence.verdict import Status, Tier, Verdict
+
+
+class Weight(NamedTuple):
+    """All of a verdict that counts of it are made by."""
+
+    tier: Tier
+    status: Status
+    known: bool
+    flaky: bool
+
+    @property
+    def is_bad(self) -> bool:
+        """Whether it is a failure, or nobody could find out."""
+        return self.status in (Status.FAIL, Status.ERROR)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it is bad and the baseline does not know it."""
+        return self.is_bad and not self.known
+
+
+Counts = Counter[Weight]
 
 
 class Gate(Record):
@@ -26,25 +49,34 @@ class Gate(Record):
     flaky: int
 
 
-def gates_of(verdicts: Mapping[tuple[str, str], Sequence[Verdict]]) -> tuple[Gate, ...]:
-    """Return the gates of verdicts by (harness, image)."""
-    return tuple(_gate(*name, found) for name, found in verdicts.items())
+def counted(verdicts: Iterable[Verdict]) -> Counts:
+    """Count verdicts by all that summaries and gates ask for."""
+    return Counter(
+        Weight(v.tier, v.status, v.known is not None, v.flaky is not None) for v in verdicts
+    )
 
 
-def scores(verdicts: Iterable[Verdict]) -> dict[str, str]:
+def gates_of(counts: Mapping[tuple[str, str], Counts]) -> tuple[Gate, ...]:
+    """Return the gates of counted verdicts by (harness, image)."""
+    return tuple(_gate(*name, found) for name, found in counts.items())
+
+
+def scores(counts: Counts) -> dict[str, str]:
     """Say for each tier how many of the applicable verdicts pass: ``{"P0": "80/80"}``."""
     applicable: Counter[str] = Counter()
     passes: Counter[str] = Counter()
-    for verdict in verdicts:
-        if verdict.status is not Status.NOT_APPLICABLE:
-            applicable[verdict.tier.value] += 1
-            passes[verdict.tier.value] += verdict.status is Status.PASS
+    for weight, number in counts.items():
+        if weight.status is not Status.NOT_APPLICABLE:
+            applicable[weight.tier.value] += number
+            passes[weight.tier.value] += number * (weight.status is Status.PASS)
     return {tier: f"{passes[tier]}/{applicable[tier]}" for tier in sorted(applicable)}
 
 
-def _gate(harness: str, image: str, verdicts: Sequence[Verdict]) -> Gate:
-    bad = [v for v in verdicts if v.status in (Status.FAIL, Status.ERROR)]
-    opened = Counter(v.tier for v in bad if v.known is None)
+def _gate(harness: str, image: str, counts: Counts) -> Gate:
+    bad = {weight: number for weight, number in counts.items() if weight.is_bad}
+    opened: Counter[Tier] = Counter()
+    for weight, number in bad.items():
+        opened[weight.tier] += number * weight.is_open
     reached: Tier | None = None
     for tier in Tier:
         if opened[tier]:
@@ -54,8 +86,8 @@ def _gate(harness: str, image: str, verdicts: Sequence[Verdict]) -> Gate:
         harness=harness,
         image=image,
         reached=reached,
-        tiers=scores(verdicts),
+        tiers=scores(counts),
         open={tier.value: opened[tier] for tier in Tier},
-        known=sum(v.known is not None for v in bad),
-        flaky=sum(v.flaky is not None for v in bad),
+        known=sum(number for weight, number in bad.items() if weight.known),
+        flaky=sum(number for weight, number in bad.items() if weight.flaky),
     )

@@ -32,11 +32,12 @@ from sandbox.evidence.results import (
     CellResult,
     CellState,
     CellVerdicts,
+    RunOutcome,
     RunVerdicts,
-    exit_code,
-    gates,
+    StaleEntry,
+    Tally,
     passed_state,
-    summarise,
+    tally,
 )
 from sandbox.evidence.stale import stale_entries
 from sandbox.evidence.verdict import CELL_RUN, Status, Tier, Verdict
@@ -49,55 +50,173 @@ def untold(folder: Path, result: CellResult, files: CellFiles) -> None:
     """Tell nobody."""
 
 
+@dataclass(frozen=True)
+class Place:
+    """Where cells are: the run's folder and those of its repetitions, or one cell's own folder."""
+
+    attempts: tuple[Path, ...]
+    single: bool
+
+    def folders(self, name: str) -> list[Path]:
+        """Return where the executions of a cell are, or would be."""
+        return [one if self.single else cell_folder(one, name) for one in self.attempts]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sources:
+    """What there is to judge in a run folder, or in one cell folder.
+
+    ``names`` are the cell ids in the order of the plan; the last ones, which were not planned,
+    begin at ``planned``.
+    """
+
+    place: Place
+    record: RunRecord | None
+    names: tuple[str, ...]
+    planned: int
+
+
+def sources(run: Path, *, only: Sequence[str] = ()) -> Sources:
+    """Look for what there is to judge.
+
+    ``only``: globs of cell ids; other cells of the run are left out, as if nobody had planned them.
+
+    Raises:
+        NothingSelected: there is no such cell in the folder, and none was planned.
+    """
+
+    def wanted(cell_id: str) -> bool:
+        return not only or any(fnmatchcase(cell_id, glob) for glob in only)
+
+    record = read_run(run)
+    attempts, single = attempt_folders(run), (run / "cell.json").is_file()
+    names = dict.fromkeys(filter(wanted, record.cells if record is not None else ()))
+    planned = len(names)
+    found = {run.name} if single else set[str]()
+    if not single:
+        for attempt in attempts:
+            found.update(cell_id_of(attempt, cell) for cell in find_cells(attempt))
+    names.update(dict.fromkeys(sorted(filter(wanted, found - names.keys()))))
+    if not names:
+        raise NothingSelected(
+            f"there is no {'such ' if only else ''}cell in {run}",
+            cure="see the cells: sandbox judge DIR" if only else "give the folder of --output",
+        )
+    place = Place((run,) if single else attempts, single)
+    return Sources(place=place, record=record, names=tuple(names), planned=planned)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Judge:
+    """What judging takes beside the evidence; it can be sent to another process."""
+
+    baseline: Baseline
+    today: dt.date
+    checks: Sequence[Check] | None = None
+
+    def cell(
+        self, name: str, folders: Iterable[Path], *, planned: bool, told: Told = untold
+    ) -> CellResult:
+        """Judge the executions of one cell, of which one was planned or is there.
+
+        A cell that was repeated gets one result (``sandbox.evidence.repeats``); what was planned
+        and is not there is an error. ``told`` hears of each folder with its result and facts, so
+        that nobody needs to read them again.
+
+        Raises:
+            UsageError: two baseline entries contradict each other.
+        """
+        attempts = []
+        for folder in folders:
+            if (folder / "cell.json").is_file():
+                attempts.append(self._folder(name, folder, told))
+            elif planned:
+                attempts.append(_lost(name))
+        return settle(attempts)
+
+    def _folder(self, name: str, folder: Path, told: Told) -> CellResult:
+        try:
+            evidence = CellEvidence(read_cell(folder))
+        except CouldNotFindOut as error:
+            return _unknown(name, error.message)
+        if "/" in name and evidence.cell.cell_id != name:
+            return _unknown(name, f"its cell.json is of {evidence.cell.cell_id}")
+        checks = CHECKS.values() if self.checks is None else self.checks
+        result = judge_cell(evidence, baseline=self.baseline, today=self.today, checks=checks)
+        told(folder, result, evidence.files)
+        return result
+
+
 def judge(
     run: Path,
     *,
     baseline: Baseline,
     today: dt.date,
-    checks: Iterable[Check] = tuple(CHECKS.values()),
+    checks: Iterable[Check] | None = None,
     gate: Tier = Tier.P2,
-    told: Told = untold,
     only: Sequence[str] = (),
 ) -> RunVerdicts:
     """Judge every cell of a run folder (or one cell folder); nothing is written.
 
-    A cell that was repeated gets one result (``sandbox.evidence.repeats``). ``gate`` is the
-    lightest tier whose failures decide the exit code. ``told`` hears of each judged cell folder
-    with its result and facts, so that nobody needs to read them again. ``only``: globs of cell
-    ids; other cells of the run are left out, as if nobody had planned them.
+    All results are in memory then; reports are made cell by cell instead. ``gate`` is the lightest
+    tier whose failures decide the exit code. ``only``: see ``sources``.
 
     Raises:
         NothingSelected: there is no such cell in the folder, and none was planned.
         UsageError: two baseline entries contradict each other.
     """
-    record = read_run(run)
-    one = _Judge(baseline=baseline, today=today, checks=tuple(checks), told=told, only=tuple(only))
-    planned = tuple(filter(one.wants, record.cells if record is not None else ()))
-    attempts: dict[str, list[CellResult]] = {}
-    for folder in attempt_folders(run):
-        for result in one.attempt(folder, planned):
-            attempts.setdefault(result.cell_id, []).append(result)
-    if not attempts:
-        raise NothingSelected(
-            f"there is no {'such ' if only else ''}cell in {run}",
-            cure="see the cells: sandbox judge DIR" if only else "give the folder of --output",
-        )
-    order = {name: number for number, name in enumerate(planned)}
-    names = sorted(attempts, key=lambda name: (order.get(name, len(order)), name))
-    cells = tuple(settle(attempts[name]) for name in names)
-    return _verdicts(record, cells, baseline, today, gate)
+    found = sources(run, only=only)
+    one = Judge(baseline=baseline, today=today, checks=None if checks is None else tuple(checks))
+    cells = tuple(
+        one.cell(name, found.place.folders(name), planned=number < found.planned)
+        for number, name in enumerate(found.names)
+    )
+    stale = stale_entries(baseline, cells, today)
+    run_id = next((cell.record.run_id for cell in cells if cell.record is not None), None)
+    return RunVerdicts(
+        **dict(outcome(found.record, run_id, tally(cells), stale, gate)), cells=cells
+    )
 
 
-def write_verdicts(run: Path, verdicts: RunVerdicts) -> None:
-    """Write ``verdicts.json`` into the folder of each cell that has one."""
-    single = (run / "cell.json").is_file()
-    folders = attempt_folders(run)
-    for result in verdicts.cells:
-        for attempt, one in zip(folders, result.attempts or (result,), strict=False):
-            folder = attempt if single else cell_folder(attempt, one.cell_id)
-            if (folder / "cell.json").is_file():
-                found = CellVerdicts(cell_id=one.cell_id, state=one.state, verdicts=one.verdicts)
-                write_text(folder / "verdicts.json", found.model_dump_json(indent=2) + "\n")
+def outcome(
+    record: RunRecord | None,
+    run_id: str | None,
+    counts: Tally,
+    stale: tuple[StaleEntry, ...],
+    gate: Tier,
+) -> RunOutcome:
+    """Return what is said of a run; ``run_id`` is that of its cells, where it has no record."""
+    return RunOutcome(
+        run_id=record.run_id if record is not None else run_id or "unknown",
+        profile=record.profile if record is not None else None,
+        stale=stale,
+        summary=counts.summary(stale),
+        exit_code=int(counts.exit_code(stale, gate=gate)),
+        gate=gate,
+        gates=counts.gates(),
+    )
+
+
+def write_verdicts(folders: Sequence[Path], result: CellResult) -> None:
+    """Write ``verdicts.json`` into each of the cell's folders that is there (``Place``)."""
+    attempts = result.attempts or (result,)
+    there = [folder for folder in folders if (folder / "cell.json").is_file()]
+    # what was planned and lost has a result too; what was not planned has one where it is
+    of = folders if len(attempts) == len(folders) else there
+    for folder, one in zip(of, attempts, strict=True):
+        if folder in there:
+            found = CellVerdicts(cell_id=one.cell_id, state=one.state, verdicts=one.verdicts)
+            _write_new(folder / "verdicts.json", found.model_dump_json(indent=2) + "\n")
+
+
+def _write_new(path: Path, text: str) -> None:
+    """Write a file that is not there yet or says something else: a rename takes long."""
+    try:
+        if path.read_bytes() == text.encode():
+            return
+    except FileNotFoundError:
+        pass
+    write_text(path, text)
 
 
 def judge_cell(
@@ -113,44 +232,6 @@ def judge_cell(
     return CellResult(
         cell_id=cell.cell_id, record=cell, verdicts=marked, state=_state(cell, marked)
     )
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Judge:
-    """What judging one cell takes beside its folder."""
-
-    baseline: Baseline
-    today: dt.date
-    checks: Sequence[Check]
-    told: Told
-    only: Sequence[str]
-
-    def wants(self, cell_id: str) -> bool:
-        """Whether the cell is one of those to judge."""
-        return not self.only or any(fnmatchcase(cell_id, glob) for glob in self.only)
-
-    def attempt(self, run: Path, planned: Sequence[str]) -> list[CellResult]:
-        """Judge one execution of each cell; what was planned and is not there is an error."""
-        folders = (path for path in find_cells(run) if self.wants(_name_of(run, path)))
-        found = [self._folder(run, path) for path in folders]
-        recorded = {result.cell_id for result in found}
-        return [*found, *(_lost(name) for name in planned if name not in recorded)]
-
-    def _folder(self, run: Path, path: Path) -> CellResult:
-        name = _name_of(run, path)
-        try:
-            evidence = CellEvidence(read_cell(path))
-        except CouldNotFindOut as error:
-            return _unknown(name, error.message)
-        if path != run and evidence.cell.cell_id != name:
-            return _unknown(name, f"its cell.json is of {evidence.cell.cell_id}")
-        result = judge_cell(evidence, baseline=self.baseline, today=self.today, checks=self.checks)
-        self.told(path, result, evidence.files)
-        return result
-
-
-def _name_of(run: Path, path: Path) -> str:
-    return cell_id_of(run, path) if path != run else path.name
 
 
 def _lost(cell_id: str) -> CellResult:
@@ -215,27 +296,3 @@ def _state(cell: CellRecord, verdicts: Sequence[Verdict]) -> CellState:
     if any(v.known is None for v in failures):
         return CellState.FAIL
     return CellState.KNOWN if failures else passed_state(verdicts)
-
-
-def _verdicts(
-    record: RunRecord | None,
-    cells: tuple[CellResult, ...],
-    baseline: Baseline,
-    today: dt.date,
-    gate: Tier,
-) -> RunVerdicts:
-    stale = stale_entries(baseline, cells, today)
-    return RunVerdicts(
-        run_id=record.run_id if record is not None else _run_id(cells),
-        profile=record.profile if record is not None else None,
-        cells=cells,
-        stale=stale,
-        summary=summarise(cells, stale),
-        exit_code=int(exit_code(cells, stale, gate=gate)),
-        gate=gate,
-        gates=gates(cells),
-    )
-
-
-def _run_id(cells: Iterable[CellResult]) -> str:
-    return next((cell.record.run_id for cell in cells if cell.record is not None), "unknown")

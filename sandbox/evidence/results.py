@@ -9,7 +9,7 @@ from typing import Literal
 
 from sandbox.errors import ExitCode
 from sandbox.evidence.cell import CellRecord
-from sandbox.evidence.gates import Gate, gates_of, scores
+from sandbox.evidence.gates import Counts, Gate, counted, gates_of, scores
 from sandbox.evidence.records import Record
 from sandbox.evidence.verdict import Status, Tier, Verdict
 
@@ -98,13 +98,12 @@ class Summary(Record):
     tiers: dict[str, str]
 
 
-class RunVerdicts(Record):
-    """A judged run, the input of every report."""
+class RunOutcome(Record):
+    """What is said of a whole judged run, its cells apart."""
 
     schema_version: Literal["1.0"] = "1.0"
     run_id: str
     profile: str | None
-    cells: tuple[CellResult, ...]
     stale: tuple[StaleEntry, ...]
     summary: Summary
     exit_code: int
@@ -112,38 +111,59 @@ class RunVerdicts(Record):
     gates: tuple[Gate, ...] = ()
 
 
-def summarise(cells: Sequence[CellResult], stale: Sequence[StaleEntry]) -> Summary:
-    """Count states, statuses and, for each tier, how many applicable verdicts pass."""
-    verdicts = [verdict for cell in cells for verdict in cell.verdicts]
-    states = Counter(cell.state.value for cell in cells)
-    statuses = Counter(verdict.status.value for verdict in verdicts)
-    return Summary(
-        cells={state.value: states[state.value] for state in CellState},
-        verdicts={status.value: statuses[status.value] for status in Status},
-        known=sum(verdict.known is not None for verdict in verdicts),
-        stale=len(stale),
-        tiers=scores(verdicts),
-    )
+class RunVerdicts(RunOutcome):
+    """A judged run with all its cells in memory; reports do without (``sandbox.report``)."""
+
+    cells: tuple[CellResult, ...]
 
 
-def exit_code(
-    cells: Iterable[CellResult], stale: Sequence[StaleEntry], *, gate: Tier = Tier.P2
-) -> ExitCode:
-    """Return the run's exit code: what could not be found out stands above what failed.
+class Tally:
+    """Counts over the cells of a run as they come; its size does not depend on their number."""
 
-    ``gate`` is the lightest tier whose failures count; errors and stale entries always do.
-    """
-    open_verdicts = [verdict for cell in cells for verdict in cell.unknown_failures]
-    if any(verdict.status is Status.ERROR for verdict in open_verdicts):
-        return ExitCode.ERROR
-    counted = any(verdict.tier <= gate for verdict in open_verdicts)
-    return ExitCode.FAILED if counted or stale else ExitCode.OK
+    def __init__(self) -> None:
+        self._states: Counter[CellState] = Counter()
+        self._all: Counts = Counter()
+        self._rows: dict[tuple[str, str], Counts] = {}
+
+    def add(self, cell_id: str, state: CellState, counts: Counts) -> None:
+        """Count one cell."""
+        harness, image, _ = split_id(cell_id)
+        self._states[state] += 1
+        self._all += counts
+        self._rows.setdefault((harness, image), Counter()).update(counts)
+
+    def summary(self, stale: Sequence[StaleEntry]) -> Summary:
+        """Return states, statuses and, for each tier, how many applicable verdicts pass."""
+        statuses: Counter[Status] = Counter()
+        for kind, number in self._all.items():
+            statuses[kind.status] += number
+        return Summary(
+            cells={state.value: self._states[state] for state in CellState},
+            verdicts={status.value: statuses[status] for status in Status},
+            known=sum(number for kind, number in self._all.items() if kind.known),
+            stale=len(stale),
+            tiers=scores(self._all),
+        )
+
+    def exit_code(self, stale: Sequence[StaleEntry], *, gate: Tier = Tier.P2) -> ExitCode:
+        """Return the run's exit code: what could not be found out stands above what failed.
+
+        ``gate`` is the lightest tier whose failures count; errors and stale entries always do.
+        """
+        opened = [kind for kind in self._all if kind.is_open]
+        if any(kind.status is Status.ERROR for kind in opened):
+            return ExitCode.ERROR
+        counts = any(kind.tier <= gate for kind in opened)
+        return ExitCode.FAILED if counts or stale else ExitCode.OK
+
+    def gates(self) -> tuple[Gate, ...]:
+        """Return the gate of each harness and image, in the order of the cells."""
+        return gates_of(self._rows)
 
 
-def gates(cells: Iterable[CellResult]) -> tuple[Gate, ...]:
-    """Return the gate of each harness and image, in the order of the cells."""
-    verdicts: dict[tuple[str, str], list[Verdict]] = {}
+def tally(cells: Iterable[CellResult]) -> Tally:
+    """Count the cells."""
+    counts = Tally()
     for cell in cells:
-        harness, image, _ = split_id(cell.cell_id)
-        verdicts.setdefault((harness, image), []).extend(cell.verdicts)
-    return gates_of(verdicts)
+        counts.add(cell.cell_id, cell.state, counted(cell.verdicts))
+    return counts

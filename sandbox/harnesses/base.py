@@ -41,7 +41,9 @@ class Capabilities(Record):
     ``project_instructions`` says which instruction files of the task the harness reads although
     everything that switches them off is set. ``tools_see_key``: the model key is in the
     environment of tools. ``slow_start_s``: what the start may take beyond a few seconds on a busy
-    machine; a scenario whose deadline must expire gives it on top. ``exceptions`` are what is
+    machine; a scenario whose deadline must expire gives it on top. ``peak_memory_mib``: what its
+    sandbox takes at its peak in a usual scenario, files in memory and page cache included; a run
+    begins a cell when that fits, unless an earlier run says better. ``exceptions`` are what is
     otherwise on a platform, for instance because another version is pinned there: a platform's
     fields that differ; ask ``on`` for what holds.
     """
@@ -58,6 +60,7 @@ class Capabilities(Record):
     project_instructions: Literal["none", "nested", "all"]
     tools_see_key: bool
     slow_start_s: float = Field(default=0.0, ge=0)
+    peak_memory_mib: int = Field(default=512, ge=1)
     exceptions: dict[Platform, dict[str, JsonValue]] = Field(default_factory=dict)
 
     @model_validator(mode="after")

@@ -59,6 +59,7 @@ class ClaudeCode:
         request_deadline=True,
         project_instructions="none",
         tools_see_key=False,
+        peak_memory_mib=240,
     )
 
     def plan(self, ctx: LaunchContext) -> LaunchPlan:

@@ -61,6 +61,7 @@ class Codex:
         request_deadline=False,
         project_instructions="none",
         tools_see_key=False,
+        peak_memory_mib=110,
     )
 
     def plan(self, ctx: LaunchContext) -> LaunchPlan:

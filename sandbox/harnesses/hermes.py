@@ -86,6 +86,7 @@ class Hermes:
         request_deadline=True,
         project_instructions="nested",
         tools_see_key=False,
+        peak_memory_mib=130,
         slow_start_s=30.0,
     )
 

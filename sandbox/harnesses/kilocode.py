@@ -79,6 +79,7 @@ class KiloCode:
         request_deadline=True,
         project_instructions="nested",
         tools_see_key=False,
+        peak_memory_mib=700,
         slow_start_s=50.0,
         # 7.0.33 has no limit for a request that gets no answer, nor for a stream that stalls (it
         # does not know chunkTimeout), and asks again for ever.

@@ -67,6 +67,7 @@ class OpenClaw:
         request_deadline=True,
         project_instructions="none",
         tools_see_key=False,
+        peak_memory_mib=560,
         slow_start_s=45.0,
     )
 

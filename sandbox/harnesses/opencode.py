@@ -56,6 +56,7 @@ class OpenCode:
         request_deadline=True,
         project_instructions="nested",
         tools_see_key=False,
+        peak_memory_mib=530,
         slow_start_s=20.0,
     )
 

@@ -58,6 +58,7 @@ class Pi:
         request_deadline=True,
         project_instructions="none",
         tools_see_key=False,
+        peak_memory_mib=110,
     )
 
     def plan(self, ctx: LaunchContext) -> LaunchPlan:

@@ -58,6 +58,7 @@ class QwenCode:
         stream_deadline=False,
         project_instructions="none",
         tools_see_key=False,
+        peak_memory_mib=220,
         slow_start_s=40.0,
     )
 

@@ -9,35 +9,32 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from sandbox.evidence.results import RunVerdicts
-from sandbox.evidence.verdict import Status, Tier
 from sandbox.report.cut import cut
-from sandbox.report.words import findings
+from sandbox.report.gathered import Gathered
 
 SHOWN = 10
 """Annotations of one kind that GitHub shows for a step."""
 _LONGEST = 1000
 
 
-def error_lines(run: RunVerdicts, *, most: int = SHOWN) -> tuple[str, ...]:
+def error_lines(run: Gathered, *, most: int = SHOWN) -> tuple[str, ...]:
     """Return the lines to print, at most ``most``."""
+    total = run.findings.total_urgent + len(run.outcome.stale)
     lines = [*_failures(run), *_stale(run)]
-    if len(lines) <= most:
+    if total <= most:
         return tuple(lines)
-    rest = len(lines) - (most - 1)
+    rest = total - (most - 1)
     return (*lines[: most - 1], _error("conformance", f"{rest} more failures, see summary.md"))
 
 
-def _failures(run: RunVerdicts) -> Iterator[str]:
-    for finding in findings(run):
+def _failures(run: Gathered) -> Iterator[str]:
+    for finding in run.findings.urgent:
         verdict = finding.verdict
-        open_failure = verdict.known is None and verdict.status is not Status.PASS
-        if open_failure and verdict.tier is Tier.P0:
-            yield _error(f"{finding.cell_id} {verdict.check} ({verdict.tier})", finding.reason)
+        yield _error(f"{finding.cell_id} {verdict.check} ({verdict.tier})", finding.reason)
 
 
-def _stale(run: RunVerdicts) -> Iterator[str]:
-    for entry in run.stale:
+def _stale(run: Gathered) -> Iterator[str]:
+    for entry in run.outcome.stale:
         yield _error("stale baseline entry", f"{entry.cell} {entry.check}: its failure is gone")
 
 

@@ -5,28 +5,25 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from sandbox.evidence.checks import CHECKS
-from sandbox.evidence.results import RunVerdicts
-from sandbox.evidence.verdict import CELL_RUN, Status, Verdict
-from sandbox.report.words import Matrix, matrix
+from sandbox.evidence.verdict import Tier
+from sandbox.report.tables import Matrix, Row
+from sandbox.report.words import CHECK_ORDER
 
-_SIGNS = {
-    Status.PASS: "P",
-    Status.FAIL: "**F**",
-    Status.ERROR: "**E**",
-    Status.NOT_APPLICABLE: "-",
-}
+_SIGNS = {"F": "**F**", "E": "**E**", "Y": "**Y**", "N": "-", ".": "·"}
 LEGEND = "P pass, K known, Y flaky, F fail, E error, - not applicable"
 
 
-def harness_tables(run: RunVerdicts) -> Iterator[str]:
+def harness_tables(found: Matrix) -> Iterator[str]:
     """Yield a folded table for each harness.
 
     A field has one letter where all images agree, else one an image, in the order of the title.
     """
-    found = matrix(run)
-    for harness in dict.fromkeys(harness for harness, _ in found.rows):
-        images = [image for name, image in found.rows if name == harness]
-        yield "\n".join(_table(found, harness, images)) + "\n"
+    rows: dict[str, list[Row]] = {}
+    for row in found.rows:
+        rows.setdefault(row.harness, []).append(row)
+    for harness, same in rows.items():
+        scenarios = [name for name in found.scenarios if any(name in row.cells for row in same)]
+        yield "\n".join(_table(harness, same, scenarios)) + "\n"
 
 
 def line(cells: Iterable[str]) -> str:
@@ -46,38 +43,32 @@ def _row(cells: Iterable[str]) -> str:
     return "| " + " | ".join(cells) + " |"
 
 
-def _table(found: Matrix, harness: str, images: Sequence[str]) -> Iterator[str]:
-    verdicts = {
-        (scenario, image, verdict.check): verdict
-        for (name, image, scenario), cell in found.cells.items()
-        if name == harness
-        for verdict in cell.verdicts
-    }
-    scenarios = [s for s in found.scenarios if any(key[0] == s for key in verdicts)]
+def _table(harness: str, rows: Sequence[Row], scenarios: Sequence[str]) -> Iterator[str]:
+    images = ", ".join(row.image for row in rows)
     yield ""
-    yield f"<details><summary>{escape(harness)} on {escape(', '.join(images))}</summary>"
+    yield f"<details><summary>{escape(harness)} on {escape(images)}</summary>"
     yield ""
     yield line(["check", "tier", *scenarios])
     yield _row(["---", "---", *[":---:"] * len(scenarios)])
-    for check in (CELL_RUN, *CHECKS):
-        rows = [[verdicts.get((s, image, check)) for image in images] for s in scenarios]
-        seen = next((v for row in rows for v in row if v is not None), None)
-        if seen is not None:
-            yield _row([escape(check), seen.tier.value, *map(_field, rows)])
+    for number, check in enumerate(CHECK_ORDER):
+        fields = [[_letter(row, name, number) for row in rows] for name in scenarios]
+        if any(letter != "." for field in fields for letter in field):
+            yield _row([escape(check), _tier(check), *map(_field, fields)])
     yield ""
     yield f"{LEGEND}."
     yield ""
     yield "</details>"
 
 
-def _field(verdicts: Sequence[Verdict | None]) -> str:
-    signs = [_sign(verdict) for verdict in verdicts]
+def _letter(row: Row, scenario: str, number: int) -> str:
+    cell = row.cells.get(scenario)
+    return "." if cell is None else cell.letters[number]
+
+
+def _tier(check: str) -> str:
+    return CHECKS[check].tier.value if check in CHECKS else Tier.P0.value
+
+
+def _field(letters: Sequence[str]) -> str:
+    signs = [_SIGNS.get(letter, letter) for letter in letters]
     return signs[0] if len(set(signs)) == 1 else " ".join(signs)
-
-
-def _sign(verdict: Verdict | None) -> str:
-    if verdict is None:
-        return "·"
-    if verdict.known is not None:
-        return "K"
-    return "**Y**" if verdict.flaky is not None else _SIGNS[verdict.status]

@@ -12,15 +12,19 @@ import base64
 import hashlib
 import html
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib.resources import files as resources
+from itertools import islice
 from typing import Any
 
 from sandbox.evidence.checks import CHECKS
-from sandbox.evidence.results import CellResult, RunVerdicts, split_id
-from sandbox.evidence.verdict import CELL_RUN, Status, Tier, Verdict
-from sandbox.report.words import cell_label, totals
+from sandbox.evidence.gates import Gate
+from sandbox.evidence.results import CellState, RunOutcome
+from sandbox.evidence.verdict import CELL_RUN, Tier
+from sandbox.report.gathered import Gathered
+from sandbox.report.share import CellLine
+from sandbox.report.words import totals
 
 PAGE_LIMIT = 5_000_000
 """Bytes that a page may have."""
@@ -29,13 +33,9 @@ CELL_LEAST = 1_500
 """Bytes below which details of a cell say too little; of more cells only failed ones have some."""
 _INDEX_PER_CELL = 300
 _FRAME = 60_000
-
-_LETTERS = {
-    Status.PASS: "P",
-    Status.FAIL: "F",
-    Status.ERROR: "E",
-    Status.NOT_APPLICABLE: "N",
-}
+MOST_SHOWN = 8_000
+"""Cells in the table of a page; of a run with more it shows those that do not pass."""
+_MOST_GATES = 3_000
 
 
 def budget(cells: int, *, limit: int = PAGE_LIMIT) -> int:
@@ -53,22 +53,28 @@ def most_detailed(cells: int, *, limit: int = PAGE_LIMIT) -> int:
 
 
 def _room(cells: int, limit: int) -> int:
-    return (limit - _FRAME) * 95 // 100 - cells * _INDEX_PER_CELL
+    gates = _MOST_GATES * _INDEX_PER_CELL if cells > MOST_SHOWN else 0
+    return (limit - _FRAME) * 95 // 100 - min(cells, MOST_SHOWN) * _INDEX_PER_CELL - gates
 
 
-def page(run: RunVerdicts, details: Iterable[str]) -> str:
-    """Return the text of the page; ``details`` are the packed details in the order of the cells."""
+def page(run: Gathered, details: Mapping[str, str]) -> str:
+    """Return the text of the page; ``details`` are packed details by cell id.
+
+    Of more than ``MOST_SHOWN`` cells it shows the first ones that do not pass, and says so.
+    """
     style, script = _part("page.css"), _part("page.js")
+    shown = shown_cells(run.lines)
     values = {
-        "TITLE": html.escape(_title(run)),
-        "TOTALS": html.escape(f"{totals(run)}; exit code {run.exit_code}"),
+        "TITLE": html.escape(_title(run.outcome)),
+        "TOTALS": html.escape(f"{totals(run.outcome)}; exit code {run.outcome.exit_code}"),
+        "NOTE": html.escape(_note(run, shown)),
         "STYLE_HASH": _digest(style),
         "SCRIPT_HASH": _digest(script),
         "STYLE": style,
-        "INDEX": script_json(_index(run)),
+        "INDEX": script_json(_index(run, shown)),
         "DETAILS": "\n".join(
-            f'<script type="text/plain" id="d{number}">{packed}</script>'
-            for number, packed in enumerate(details)
+            f'<script type="text/plain" id="d{number}">{details.get(line.cell_id, "")}</script>'
+            for number, line in enumerate(shown)
         ),
         "SCRIPT": script,
     }
@@ -80,6 +86,32 @@ def page(run: RunVerdicts, details: Iterable[str]) -> str:
     return "".join(text)
 
 
+def shown_cells(lines: Sequence[CellLine]) -> Sequence[CellLine]:
+    """Return the cells in the table of the page."""
+    if len(lines) <= MOST_SHOWN:
+        return lines
+    return list(islice((one for one in lines if one.state is not CellState.PASS), MOST_SHOWN))
+
+
+def _note(run: Gathered, shown: Sequence[CellLine]) -> str:
+    """Say what the page leaves out; nothing when it has all."""
+    cells, gates = len(run.lines), len(run.outcome.gates)
+    if len(shown) == cells:
+        return ""
+    passed = run.outcome.summary.cells[CellState.PASS.value]
+    open_left = cells - passed - len(shown)
+    more = (
+        f" and the first of those that do not: {open_left} more are left out" if open_left else ""
+    )
+    text = (
+        f"The run has {cells} cells, too many for one page. The table leaves out the {passed} that "
+        f"pass{more}. results.json has all of them, and sandbox show CELL tells one's story."
+    )
+    if gates > _MOST_GATES:
+        text += f" Of {gates} gates {_MOST_GATES} are here, those that do not hold first."
+    return text
+
+
 def script_json(value: Any) -> str:
     """Return JSON that may stand in a script element: nothing in it can end the element."""
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
@@ -88,7 +120,7 @@ def script_json(value: Any) -> str:
     return text.encode("utf-8", "replace").decode()
 
 
-def _title(run: RunVerdicts) -> str:
+def _title(run: RunOutcome) -> str:
     profile = f", profile {run.profile}" if run.profile else ""
     return f"Conformance run {run.run_id}{profile}"
 
@@ -102,17 +134,28 @@ def _digest(text: str) -> str:
     return base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
 
 
-def _index(run: RunVerdicts) -> dict[str, Any]:
+def _index(run: Gathered, shown: Sequence[CellLine]) -> dict[str, Any]:
     checks = [*_run_check(), *({**_check(c.id, c.tier, c.group, c.why)} for c in CHECKS.values())]
-    order = [check["id"] for check in checks]
     return {
-        "run_id": run.run_id,
+        "run_id": run.outcome.run_id,
         "checks": checks,
-        "proves": _proves(run.cells),
-        "cells": [_cell(cell, order) for cell in run.cells],
-        "gates": [gate.model_dump(mode="json") for gate in run.gates],
-        "stale": [entry.model_dump(mode="json") for entry in run.stale],
+        "proves": run.proves,
+        "cells": [
+            [
+                *(one.cell_id, one.path, one.state.value, one.label),
+                *(one.letters, one.version, one.seconds),
+            ]
+            for one in shown
+        ],
+        "gates": [gate.model_dump(mode="json") for gate in _gates(run.outcome.gates)],
+        "stale": [entry.model_dump(mode="json") for entry in run.outcome.stale],
     }
+
+
+def _gates(gates: Sequence[Gate]) -> Sequence[Gate]:
+    if len(gates) <= _MOST_GATES:
+        return gates
+    return sorted(gates, key=lambda gate: gate.reached is Tier.P2)[:_MOST_GATES]
 
 
 def _run_check() -> list[dict[str, str]]:
@@ -121,31 +164,3 @@ def _run_check() -> list[dict[str, str]]:
 
 def _check(name: str, tier: Tier, group: str, why: str) -> dict[str, str]:
     return {"id": name, "tier": tier.value, "group": group, "why": why}
-
-
-def _proves(cells: Sequence[CellResult]) -> dict[str, str]:
-    return {
-        cell.record.scenario: cell.record.expectation.proves
-        for cell in cells
-        if cell.record is not None
-    }
-
-
-def _cell(cell: CellResult, order: Sequence[str]) -> list[Any]:
-    record = cell.record
-    letters = {verdict.check: _letter(verdict) for verdict in cell.verdicts}
-    return [
-        cell.cell_id,
-        split_id(cell.cell_id),
-        cell.state.value,
-        cell_label(cell),
-        "".join(letters.get(name, ".") for name in order),
-        record.pin.version if record is not None and record.pin is not None else "",
-        round(record.completed_at - record.started_at, 2) if record is not None else None,
-    ]
-
-
-def _letter(verdict: Verdict) -> str:
-    if verdict.known is not None:
-        return "K"
-    return "Y" if verdict.flaky is not None else _LETTERS[verdict.status]

@@ -11,7 +11,7 @@ from sandbox.evidence.records import Record
 from sandbox.evidence.results import (
     CellResult,
     CellState,
-    RunVerdicts,
+    RunOutcome,
     StaleEntry,
     Summary,
     split_id,
@@ -52,7 +52,7 @@ class CellReport(Record):
 
 
 class Results(Record):
-    """The file.
+    """The file; it has one line for each cell.
 
     Version 1.1 added ``gate`` and ``gates``, the state ``flaky``, each cell's ``attempts`` and each
     verdict's ``link`` and ``flaky``.
@@ -70,9 +70,14 @@ class Results(Record):
     cells: tuple[CellReport, ...]
 
 
-def results(run: RunVerdicts) -> Results:
-    """Return the run as results."""
-    return Results(
+def cell_json(cell: CellResult) -> str:
+    """Return one cell as the one line that the file has of it."""
+    return _cell(cell).model_dump_json()
+
+
+def results_frame(run: RunOutcome) -> tuple[str, str]:
+    """Return what stands before and after the lines of the cells, which commas part."""
+    empty = Results(
         run_id=run.run_id,
         profile=run.profile,
         exit_code=run.exit_code,
@@ -84,13 +89,11 @@ def results(run: RunVerdicts) -> Results:
             CheckInfo(id=c.id, tier=c.tier, kind=c.kind, group=c.group, why=c.why)
             for c in CHECKS.values()
         ),
-        cells=tuple(_cell(cell) for cell in run.cells),
+        cells=(),
     )
-
-
-def results_json(run: RunVerdicts) -> str:
-    """Return the text of ``results.json``."""
-    return results(run).model_dump_json(indent=2) + "\n"
+    text = empty.model_dump_json(indent=2)
+    head, _, _ = text.rpartition("[]")
+    return f"{head}[\n", "\n]}\n"
 
 
 def _cell(cell: CellResult) -> CellReport:

@@ -9,59 +9,105 @@ entry is a failed case of its own.
 from __future__ import annotations
 
 import re
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from xml.sax.saxutils import quoteattr
 
-from junitparser import Error, Failure, JUnitXml, Skipped, TestCase, TestSuite
-from junitparser.xunit2 import FlakyError
-
-from sandbox.evidence.results import CellResult, RunVerdicts, StaleEntry, split_id
+from sandbox.evidence.results import CellResult, RunOutcome, StaleEntry, split_id
 from sandbox.evidence.verdict import Status, Verdict
-from sandbox.report.words import matrix
 
 _NOT_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+_COUNTED = {"tests": "", "failures": "failure", "errors": "error", "skipped": "skipped"}
+"""What suites count, and the element in a case that makes it count."""
 
 
-def junit(run: RunVerdicts) -> str:
-    """Return the text of ``junit.xml``."""
-    xml = JUnitXml(name=f"conformance {run.run_id}")
-    for row in matrix(run).rows:
-        suite = TestSuite("/".join(row))
-        cells = [cell for cell in run.cells if split_id(cell.cell_id)[:2] == row]
-        suite.add_testcases([_case(cell, verdict) for cell in cells for verdict in cell.verdicts])
-        xml.add_testsuite(suite)
-    if run.stale:
-        suite = TestSuite("baseline")
-        suite.add_testcases([_stale(entry) for entry in run.stale])
-        xml.add_testsuite(suite)
-    xml.update_statistics()
-    text: bytes = xml.tostring()
-    return text.decode()
+@dataclass(frozen=True)
+class JunitPiece:
+    """The cases of one cell, with how many there are of each kind."""
+
+    text: str
+    counts: Counter[str]
 
 
-def _case(cell: CellResult, verdict: Verdict) -> TestCase:
-    harness, image, scenario = split_id(cell.cell_id)
-    case = TestCase(verdict.check, classname=f"{harness}.{image}.{scenario}")
-    flaky = f"{verdict.flaky}: " if verdict.flaky else ""
-    reason = _clean(flaky + verdict.reason)
+@dataclass(frozen=True)
+class _Case:
+    """One case; ``result`` is the element in it: its name, its message and perhaps its type."""
+
+    name: str
+    classname: str
+    result: tuple[str, str, str | None] | None = None
+
+    def __str__(self) -> str:
+        head = f"<testcase name={_quoted(self.name)} classname={_quoted(self.classname)}"
+        if self.result is None:
+            return f"{head}/>"
+        tag, message, kind = self.result
+        more = "" if kind is None else f" type={_quoted(kind)}"
+        return f"{head}><{tag} message={_quoted(message)}{more}/></testcase>"
+
+
+def junit_piece(cell: CellResult) -> JunitPiece:
+    """Return the cases of a cell."""
+    return _piece([_case(cell, verdict) for verdict in cell.verdicts])
+
+
+def stale_piece(run: RunOutcome) -> JunitPiece:
+    """Return the cases of the stale baseline entries, which are a suite of their own."""
+    return _piece([_stale(entry) for entry in run.stale])
+
+
+def _piece(cases: Iterable[_Case]) -> JunitPiece:
+    found = list(cases)
+    tags = Counter(case.result[0] for case in found if case.result is not None)
+    counts = Counter({name: tags[tag] for name, tag in _COUNTED.items() if tag})
+    counts["tests"] = len(found)
+    return JunitPiece("\n".join(map(str, found)), counts)
+
+
+def junit_head(run: RunOutcome, counts: Counter[str]) -> str:
+    """Return the beginning of the file."""
+    name = _quoted(f"conformance {run.run_id}")
+    numbers = _numbers(counts)
+    return f'<?xml version="1.0" encoding="UTF-8"?>\n<testsuites name={name} {numbers}>\n'
+
+
+JUNIT_END = "</testsuites>\n"
+SUITE_END = "</testsuite>\n"
+
+
+def suite_head(name: str, counts: Counter[str]) -> str:
+    """Return the beginning of a suite: of a harness and image, or of the baseline."""
+    return f"<testsuite name={_quoted(name)} {_numbers(counts)}>\n"
+
+
+def _numbers(counts: Counter[str]) -> str:
+    return " ".join(f'{name}="{counts[name]}"' for name in _COUNTED) + ' time="0"'
+
+
+def _case(cell: CellResult, verdict: Verdict) -> _Case:
+    return _Case(verdict.check, ".".join(split_id(cell.cell_id)), _result(verdict))
+
+
+def _result(verdict: Verdict) -> tuple[str, str, str | None] | None:
+    reason = f"{verdict.flaky}: {verdict.reason}" if verdict.flaky else verdict.reason
     if verdict.known is not None:
-        case.result = [Skipped(f"known: {_clean(verdict.known)} ({reason})")]
-    elif verdict.status is Status.FAIL:
-        case.result = [Failure(reason, verdict.tier.value)]
-    elif verdict.status is Status.ERROR:
-        case.result = [Error(reason, verdict.tier.value)]
-    elif verdict.status is Status.NOT_APPLICABLE:
-        case.result = [Skipped(f"not applicable: {reason}")]
-    elif verdict.flaky is not None:
-        case.append(FlakyError(reason, verdict.tier.value))
-    return case
+        return "skipped", f"known: {verdict.known} ({reason})", None
+    if verdict.status is Status.FAIL:
+        return "failure", reason, verdict.tier.value
+    if verdict.status is Status.ERROR:
+        return "error", reason, verdict.tier.value
+    if verdict.status is Status.NOT_APPLICABLE:
+        return "skipped", f"not applicable: {reason}", None
+    return None if verdict.flaky is None else ("flakyError", reason, verdict.tier.value)
 
 
-def _stale(entry: StaleEntry) -> TestCase:
-    case = TestCase(f"{_clean(entry.cell)} {entry.check}", classname="baseline")
+def _stale(entry: StaleEntry) -> _Case:
     near = f"; near miss: {entry.near}" if entry.near else ""
-    case.result = [Failure(_clean(f"the failure is gone: {entry.reason}{near}"), "stale")]
-    return case
+    message = f"the failure is gone: {entry.reason}{near}"
+    return _Case(f"{entry.cell} {entry.check}", "baseline", ("failure", message, "stale"))
 
 
-def _clean(text: str) -> str:
-    """Replace characters that XML 1.0 cannot hold."""
-    return _NOT_XML.sub("\ufffd", text)
+def _quoted(text: str) -> str:
+    """Return an attribute's value; what XML 1.0 cannot hold is replaced."""
+    return quoteattr(_NOT_XML.sub("\ufffd", text))

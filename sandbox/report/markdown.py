@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
-from sandbox.evidence.results import CellResult, CellState, RunVerdicts
+from sandbox.evidence.results import CellState
+from sandbox.report.gathered import Gathered
 from sandbox.report.harnesstable import escape, harness_tables, line
-from sandbox.report.words import Finding, cell_label, findings, matrix, totals, version_of
+from sandbox.report.share import CellLine
+from sandbox.report.tables import MOST_CELLS, Matrix, counts, matrix
+from sandbox.report.words import Finding, totals
 
 STEP_SUMMARY_LIMIT = 1024 * 1024
 """Bytes that GitHub takes for the summary of one step."""
@@ -21,40 +24,59 @@ _SIGNS = {
 }
 
 
-def summary(run: RunVerdicts, *, limit: int = STEP_SUMMARY_LIMIT) -> str:
+def summary(run: Gathered, *, limit: int = STEP_SUMMARY_LIMIT, most: int = MOST_CELLS) -> str:
     """Return the summary in at most ``limit`` bytes.
 
-    What does not fit is counted, not shown: first tables of harnesses, then findings.
+    What does not fit is counted, not shown: first tables of harnesses, then findings. Of more than
+    ``most`` cells there is no table of each, but one of their numbers.
     """
-    head = "\n".join(_head(run)) + "\n"
-    blocks = [_finding(finding) for finding in findings(run)]
-    stale = [_stale_line(entry.cell, entry.check, entry.reason, entry.near) for entry in run.stale]
-    text = _within(head, [*stale, *blocks], limit)
-    return _with_tables(text, [*harness_tables(run)], limit)
+    found = matrix(run.lines) if len(run.lines) <= most else None
+    head = "\n".join(_head(run, found)) + "\n"
+    blocks = (_finding(finding) for finding in run.findings)
+    stale = [
+        _stale_line(entry.cell, entry.check, entry.reason, entry.near)
+        for entry in run.outcome.stale
+    ]
+    text = _within(head, stale, blocks, run.findings.total, limit)
+    return _with_tables(text, [] if found is None else [*harness_tables(found)], limit)
 
 
-def _head(run: RunVerdicts) -> Iterator[str]:
-    profile = f", profile {run.profile}" if run.profile else ""
-    yield f"## Conformance run {escape(run.run_id)}{escape(profile)}"
+def _head(run: Gathered, found: Matrix | None) -> Iterator[str]:
+    outcome = run.outcome
+    profile = f", profile {outcome.profile}" if outcome.profile else ""
+    yield f"## Conformance run {escape(outcome.run_id)}{escape(profile)}"
     yield ""
-    yield f"{escape(totals(run))}; exit code {run.exit_code}."
+    yield f"{escape(totals(outcome))}; exit code {outcome.exit_code}."
     yield ""
-    found = matrix(run)
-    yield line(["harness", "version", "image", "gate", *found.scenarios])
-    yield line(["---"] * 4 + [":---:"] * len(found.scenarios))
-    gates = {(gate.harness, gate.image): gate.reached for gate in run.gates}
-    for harness, image in found.rows:
-        cells = [found.cells.get((harness, image, scenario)) for scenario in found.scenarios]
-        reached = gates.get((harness, image))
-        name = reached.value if reached is not None else "none"
-        yield line([harness, version_of(run, harness, image), image, name, *map(_cell, cells)])
-    if run.stale or any(findings(run)):
+    yield from _numbers(run) if found is None else _cells(run, found)
+    if outcome.stale or run.findings.total:
         yield ""
         yield "### Findings"
 
 
-def _cell(cell: CellResult | None) -> str:
-    return "" if cell is None else f"{_SIGNS[cell.state]} {cell_label(cell)}"
+def _cells(run: Gathered, found: Matrix) -> Iterator[str]:
+    yield line(["harness", "version", "image", "gate", *found.scenarios])
+    yield line(["---"] * 4 + [":---:"] * len(found.scenarios))
+    gates = {(gate.harness, gate.image): gate.reached for gate in run.outcome.gates}
+    for row in found.rows:
+        cells = [_cell(row.cells.get(scenario)) for scenario in found.scenarios]
+        reached = gates.get((row.harness, row.image))
+        name = reached.value if reached is not None else "none"
+        yield line([row.harness, row.version, row.image, name, *cells])
+
+
+def _numbers(run: Gathered) -> Iterator[str]:
+    yield f"{len(run.lines)} cells are too many to show each; all are in results.json."
+    yield ""
+    yield line(["harness", "images", "cells", *(state.value for state in CellState)])
+    yield line(["---", *["---:"] * (2 + len(CellState))])
+    for one in counts(run.lines):
+        states = (str(one.states[state]) for state in CellState)
+        yield line([one.harness, str(one.images), str(one.cells), *states])
+
+
+def _cell(cell: CellLine | None) -> str:
+    return "" if cell is None else f"{_SIGNS[cell.state]} {cell.label}"
 
 
 def _finding(finding: Finding) -> str:
@@ -77,15 +99,17 @@ def _stale_line(cell: str, check: str, reason: str, near: str | None) -> str:
     )
 
 
-def _within(head: str, blocks: list[str], limit: int) -> str:
-    reserve = 200
+def _within(head: str, stale: list[str], blocks: Iterable[str], total: int, limit: int) -> str:
+    reserve, shown = 200, 0
     text, size = [head], len(head.encode())
-    for number, block in enumerate(blocks):
+    for block in (*stale, *blocks):
         size += len(block.encode())
         if size > limit - reserve:
-            text.append(f"\n... and {len(blocks) - number} more findings in results.json\n")
             break
         text.append(block)
+        shown += 1
+    if shown < total + len(stale):
+        text.append(f"\n... and {total + len(stale) - shown} more findings in results.json\n")
     return "".join(text)
 
 

@@ -4,21 +4,17 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterator, Sequence
+from itertools import islice
 
 from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from sandbox.evidence.results import CellResult, CellState, RunVerdicts
-from sandbox.report.words import (
-    Finding,
-    Matrix,
-    cell_label,
-    findings,
-    matrix,
-    totals,
-    version_of,
-)
+from sandbox.evidence.results import CellState
+from sandbox.report.gathered import Gathered
+from sandbox.report.share import CellLine
+from sandbox.report.tables import Matrix, Row, counts, matrix
+from sandbox.report.words import Finding, totals
 
 _STYLES = {
     CellState.PASS: "green",
@@ -34,56 +30,81 @@ _FRAME = 3
 _LABEL = len("known (1)")
 
 
-def report(run: RunVerdicts, *, width: int = 80, results: str | None = None) -> RenderableType:
+MOST_CELLS = 2_000
+"""Cells that the table shows one by one; of more it counts the states."""
+_MOST_FINDINGS = 200
+"""Findings of a run with so many cells that are shown."""
+
+
+def report(
+    run: Gathered, *, width: int = 80, results: str | None = None, most: int = MOST_CELLS
+) -> RenderableType:
     """Return what to print on a console of that width; ``results`` is the folder of the run.
 
-    Letters say the same as the colours, so nothing is lost without them.
+    Letters say the same as the colours, so nothing is lost without them. Of more than ``most``
+    cells the states are counted, and the first findings shown.
     """
-    parts: list[RenderableType] = [*_tables(run, width)]
-    parts += _findings(run)
+    large = len(run.lines) > most
+    parts: list[RenderableType] = [_numbers(run)] if large else [*_tables(run, width)]
+    parts += _findings(run, _MOST_FINDINGS if large else len([*run.findings]))
     parts.append(Text(""))
-    parts.append(Text(totals(run), style="bold"))
+    parts.append(Text(totals(run.outcome), style="bold"))
     if results is not None:
         parts.append(Text(f"results: {results}", overflow="fold"))
     return Group(*parts)
 
 
-def render(run: RunVerdicts, *, width: int = 80, results: str | None = None) -> str:
+def render(
+    run: Gathered, *, width: int = 80, results: str | None = None, most: int = MOST_CELLS
+) -> str:
     """Return the report as plain text without colours, at most ``width`` columns wide."""
     out = io.StringIO()
     console = Console(file=out, width=width, color_system=None, force_terminal=False)
-    console.print(report(run, width=width, results=results))
+    console.print(report(run, width=width, results=results, most=most))
     return "\n".join(line.rstrip() for line in out.getvalue().splitlines()) + "\n"
 
 
-def _tables(run: RunVerdicts, width: int) -> Iterator[Table]:
-    found = matrix(run)
-    names = {row: _row_name(run, *row) for row in found.rows}
-    lines = [line for name in names.values() for line in name.splitlines()]
+def _numbers(run: Gathered) -> Table:
+    table = Table()
+    table.add_column("harness", overflow="fold")
+    for name in ("images", "cells", *(state.value for state in CellState)):
+        table.add_column(name, justify="right", overflow="fold")
+    for one in counts(run.lines):
+        numbers = (one.images, one.cells, *(one.states[state] for state in CellState))
+        table.add_row(Text(one.harness), *map(str, numbers))
+    return table
+
+
+def _tables(run: Gathered, width: int) -> Iterator[Table]:
+    found = matrix(run.lines)
+    names = [_row_name(row) for row in found.rows]
+    lines = [line for name in names for line in name.splitlines()]
     first = max(len(line) for line in ["harness image", *lines])
     for scenarios in _groups(found, width - first - _FRAME - 1):
         table = Table(show_lines=False, pad_edge=True)
         table.add_column("harness image", overflow="fold")
         for scenario in scenarios:
             table.add_column(_folded(scenario), overflow="fold", justify="center")
-        for row in found.rows:
-            cells = [found.cells.get((*row, scenario)) for scenario in scenarios]
-            table.add_row(Text(names[row]), *map(_cell, cells))
+        for name, row in zip(names, found.rows, strict=True):
+            table.add_row(Text(name), *(_cell(row.cells.get(one)) for one in scenarios))
         yield table
 
 
-def _row_name(run: RunVerdicts, harness: str, image: str) -> str:
-    version = version_of(run, harness, image)
-    return f"{harness} {version}\n  {image}" if version else f"{harness}\n  {image}"
+def _row_name(row: Row) -> str:
+    first = f"{row.harness} {row.version}" if row.version else row.harness
+    return f"{first}\n  {row.image}"
 
 
 def _groups(found: Matrix, room: int) -> Iterator[Sequence[str]]:
     """Split the scenarios so that each table fits; at least one goes in each."""
+    labels: dict[str, int] = {}
+    for row in found.rows:
+        for scenario, cell in row.cells.items():
+            labels[scenario] = max(labels.get(scenario, 0), len(cell.label))
     group: list[str] = []
     used = 0
     for scenario in found.scenarios:
-        labels = (cell_label(c) for key, c in found.cells.items() if key[2] == scenario)
-        need = max(map(len, [*_folded(scenario).splitlines(), *labels])) + _FRAME
+        need = max(labels[scenario], *map(len, _folded(scenario).splitlines())) + _FRAME
         if group and used + need > room:
             yield group
             group, used = [], 0
@@ -103,20 +124,23 @@ def _folded(name: str) -> str:
     return "\n".join(lines)
 
 
-def _cell(cell: CellResult | None) -> Text:
+def _cell(cell: CellLine | None) -> Text:
     if cell is None:
         return Text("-", style="dim")
-    return Text(cell_label(cell), style=_STYLES[cell.state])
+    return Text(cell.label, style=_STYLES[cell.state])
 
 
-def _findings(run: RunVerdicts) -> Iterator[RenderableType]:
-    for finding in findings(run):
+def _findings(run: Gathered, most: int) -> Iterator[RenderableType]:
+    for finding in islice(run.findings, most):
         yield Text("")
         yield _headline(finding)
         yield Text(f"  {finding.reason}", overflow="fold")
         if finding.verdict.known is not None:
             yield Text(f"  baseline: {finding.verdict.known}", style="yellow", overflow="fold")
-    for entry in run.stale:
+    if run.findings.total > most:
+        yield Text("")
+        yield Text(f"... and {run.findings.total - most} more findings in results.json")
+    for entry in run.outcome.stale:
         yield Text("")
         yield Text.assemble(("STALE", "bold red"), f" baseline entry {entry.cell} {entry.check}")
         yield Text(f"  its failure is gone; the entry says: {entry.reason}", overflow="fold")

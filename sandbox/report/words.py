@@ -5,8 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from sandbox.evidence.results import CellResult, CellState, RunVerdicts, split_id
-from sandbox.evidence.verdict import Status, Verdict
+from sandbox.evidence.checks import CHECKS
+from sandbox.evidence.results import CellResult, CellState, RunOutcome
+from sandbox.evidence.verdict import CELL_RUN, Status, Verdict
+
+CHECK_ORDER = (CELL_RUN, *CHECKS)
+"""The checks that a cell's letters stand for."""
+
+_LETTERS = {
+    Status.PASS: "P",
+    Status.FAIL: "F",
+    Status.ERROR: "E",
+    Status.NOT_APPLICABLE: "N",
+}
 
 
 @dataclass(frozen=True)
@@ -48,46 +59,32 @@ def cell_label(cell: CellResult) -> str:
             return cell.state.value
 
 
-def findings(run: RunVerdicts) -> Iterator[Finding]:
-    """Yield every non-pass: what nobody knew of, what the baseline has; then what was retried."""
-    found = [Finding(cell.cell_id, v) for cell in run.cells for v in cell.non_passes]
-    yield from (finding for finding in found if finding.verdict.known is None)
-    yield from (finding for finding in found if finding.verdict.known is not None)
-    yield from (Finding(cell.cell_id, v) for cell in run.cells for v in cell.retried)
+def letters(cell: CellResult) -> str:
+    """Say each verdict of a cell in a letter, in the order of ``CHECK_ORDER``.
+
+    ``P`` pass, ``F`` fail, ``E`` error, ``N`` not applicable, ``K`` known, ``Y`` flaky, ``.`` none.
+    """
+    found = {verdict.check: _letter(verdict) for verdict in cell.verdicts}
+    return "".join(found.get(name, ".") for name in CHECK_ORDER)
 
 
-def totals(run: RunVerdicts) -> str:
+def _letter(verdict: Verdict) -> str:
+    if verdict.known is not None:
+        return "K"
+    return "Y" if verdict.flaky is not None else _LETTERS[verdict.status]
+
+
+def findings(cell: CellResult) -> Iterator[Finding]:
+    """Yield every non-pass of a cell, and what was retried."""
+    for verdict in (*cell.non_passes, *cell.retried):
+        yield Finding(cell.cell_id, verdict)
+
+
+def totals(run: RunOutcome) -> str:
     """Say the run in one line."""
     states = ", ".join(f"{n} {state}" for state, n in run.summary.cells.items() if n)
     tiers = ", ".join(f"{tier} {score}" for tier, score in run.summary.tiers.items())
     count = run.summary.stale
     stale = f"; {count} stale baseline entr{'y' if count == 1 else 'ies'}" if count else ""
-    return f"{len(run.cells)} cells: {states}; checks passed: {tiers}{stale}"
-
-
-@dataclass(frozen=True)
-class Matrix:
-    """The cells of a run as harness and image by scenario, in the order of the plan."""
-
-    rows: tuple[tuple[str, str], ...]
-    scenarios: tuple[str, ...]
-    cells: dict[tuple[str, str, str], CellResult]
-
-
-def matrix(run: RunVerdicts) -> Matrix:
-    """Arrange a run's cells."""
-    cells = {split_id(cell.cell_id): cell for cell in run.cells}
-    return Matrix(
-        rows=tuple(dict.fromkeys((harness, image) for harness, image, _ in cells)),
-        scenarios=tuple(dict.fromkeys(scenario for _, _, scenario in cells)),
-        cells=cells,
-    )
-
-
-def version_of(run: RunVerdicts, harness: str, image: str) -> str:
-    """Return the pinned version that ran in these cells, or an empty text when none did."""
-    for cell in run.cells:
-        pin = cell.record.pin if cell.record is not None else None
-        if pin is not None and split_id(cell.cell_id)[:2] == (harness, image):
-            return pin.version
-    return ""
+    cells = sum(run.summary.cells.values())
+    return f"{cells} cells: {states}; checks passed: {tiers}{stale}"

@@ -100,6 +100,26 @@ def test_an_interrupted_run_cleans_up_and_keeps_what_it_saw(engine: Engine, tmp_
     assert (folder / "summary.md").is_file()
 
 
+def test_a_second_interrupt_ends_at_once_and_the_next_start_sweeps(
+    engine: Engine, tmp_path: Path
+) -> None:
+    folder = tmp_path / "results"
+    with running("conformance", CELL, "--output", str(folder)) as process:
+        wait_for(lambda: PHASES["tool"](engine, process.pid, folder), process, "tool")
+        process.send_signal(signal.SIGINT)
+        until = time.monotonic() + 10
+        while process.poll() is None and time.monotonic() < until:
+            time.sleep(0.1)  # as a finger does: two that come together are one to the kernel
+            process.send_signal(signal.SIGINT)
+        assert process.wait(1) == -signal.SIGINT
+    assert containers_of(engine, process.pid), "the second one came after the end: no test"
+    assert not (folder / "summary.md").exists()
+    again = sandbox("conformance", "codex/alpine-3.23/tool_success", "--output", f"{folder}2")
+    assert again.code == 0, again.err
+    assert "removed what runs left: container" in again.err
+    assert containers_of(engine, process.pid) == []
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=lambda one: one.name)
 def test_a_bench_that_is_ended_leaves_no_container(number: signal.Signals, engine: Engine) -> None:
     words = ("bench", "--part", "install", "--harness", "codex", "--image", "alpine-3.23")

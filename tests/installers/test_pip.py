@@ -220,6 +220,8 @@ def test_bytes_are_told_while_pip_fetches(tmp_path: Path) -> None:
 
         def total(self, amount: float) -> None: ...
 
+        def note(self, text: str) -> None: ...
+
         def advance(self, amount: float) -> None:
             self.seen += amount
 

@@ -100,6 +100,23 @@ def test_a_change_is_read_from_git(tmp_path: Path) -> None:
     assert since("0" * 40, tmp_path).touches("any", "image")
 
 
+def test_shards_for_github(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    words = ("--profile", "full", "--harness", "codex", "--image", "debian-12")
+
+    def shards(*more: str) -> list[dict[str, str]]:
+        assert main(["matrix", *words, *more]) == 0
+        found: list[dict[str, str]] = json.loads(capsys.readouterr().out)["include"]
+        return found
+
+    assert shards("--shards", "8") == [{"shard": "1/1", "cells": ""}]
+    costs = '{"cells": {"codex/debian-12/tool_success": {"seconds": 9000}}}'
+    timings = tmp_path / "timings.json"
+    timings.write_text(costs)
+    found = shards("--shards", "4", "--timings", str(timings))
+    assert [one["shard"] for one in found] == ["1/4", "2/4", "3/4", "4/4"]
+    assert shards("--shards", "4", "--base", "HEAD") == []
+
+
 def test_the_matrix_for_github(capsys: pytest.CaptureFixture[str]) -> None:
     words = ("--harness", "pi", "--harness", "codex", "--image", "debian-12")
     assert main(["matrix", "--github", *words]) == 0

@@ -13,7 +13,7 @@ from sandbox.evidence.baseline import Baseline, KnownFailure
 from sandbox.evidence.cell import Refusal, RunRecord
 from sandbox.evidence.checks import CHECKS
 from sandbox.evidence.folder import CellFiles, attempt_folder, cell_folder, write_run
-from sandbox.evidence.judge import judge, write_verdicts
+from sandbox.evidence.judge import judge, sources, write_verdicts
 from sandbox.evidence.records import ToolStatus
 from sandbox.evidence.results import CellState, CellVerdicts, RunVerdicts
 from sandbox.evidence.verdict import Status, Tier
@@ -45,6 +45,11 @@ def run_of(tmp_path: Path, *cells: CellFiles, planned: tuple[str, ...] = ()) -> 
 
 def judged(run: Path, *entries: KnownFailure, today: dt.date = TODAY) -> RunVerdicts:
     return judge(run, baseline=Baseline(known=entries), today=today)
+
+
+def keep(run: Path, found: RunVerdicts) -> None:
+    for cell in found.cells:
+        write_verdicts(sources(run).place.folders(cell.cell_id), cell)
 
 
 def known(
@@ -201,7 +206,7 @@ def test_one_cell_folder_can_be_judged_alone(tmp_path: Path) -> None:
     folder = write(tmp_path / "anything", wrong_status())
     found = judged(folder)
     assert (found.run_id, found.exit_code) == ("run1", 1)
-    write_verdicts(folder, found)
+    keep(folder, found)
     assert (folder / "verdicts.json").is_file()
 
 
@@ -220,11 +225,11 @@ def test_some_cells_of_a_run_can_be_judged_alone(tmp_path: Path) -> None:
 def test_judging_again_gives_identical_files(tmp_path: Path) -> None:
     run = run_of(tmp_path, wrong_status(), good("model_error"), planned=("a/b/c",))
     first = judged(run, known())
-    write_verdicts(run, first)
+    keep(run, first)
     texts = {p: p.read_text() for p in run.glob("cells/*/*/*/verdicts.json")}
     assert len(texts) == 2
     second = judged(run, known())
-    write_verdicts(run, second)
+    keep(run, second)
     assert second == first
     assert {p: p.read_text() for p in texts} == texts
 
@@ -232,7 +237,7 @@ def test_judging_again_gives_identical_files(tmp_path: Path) -> None:
 def test_verdict_files_are_read_again(tmp_path: Path) -> None:
     run = run_of(tmp_path, wrong_status())
     found = judged(run, known())
-    write_verdicts(run, found)
+    keep(run, found)
     text = (cell_folder(run, found.cells[0].cell_id) / "verdicts.json").read_text()
     kept = CellVerdicts.model_validate_json(text, strict=True)
     assert kept.state is CellState.KNOWN
@@ -320,7 +325,7 @@ def test_a_repetition_that_was_lost_is_an_error(tmp_path: Path) -> None:
 
 def test_each_attempt_keeps_its_own_verdicts(tmp_path: Path) -> None:
     run = repeated(tmp_path, good("tool_failure"), wrong_status())
-    write_verdicts(run, judged(run))
+    keep(run, judged(run))
     states = [
         CellVerdicts.model_validate_json((folder / "verdicts.json").read_bytes()).state.value
         for folder in (

@@ -16,7 +16,7 @@ from sandbox.evidence.difference import Difference, difference
 from sandbox.evidence.folder import CellFiles
 from sandbox.evidence.judge import judge_cell
 from sandbox.evidence.records import EgressEvent, FileChange
-from sandbox.evidence.results import RunVerdicts, summarise
+from sandbox.evidence.results import RunVerdicts, tally
 from sandbox.evidence.verdict import Status
 from sandbox.evidence.view import CellEvidence
 from sandbox.report.differencetext import difference_lines
@@ -32,7 +32,7 @@ def judged(files: CellFiles) -> RunVerdicts:
         CellEvidence(files), baseline=Baseline(), today=dt.date(2026, 1, 1), checks=checks
     )
     return RunVerdicts(
-        run_id="r", profile="quick", cells=(cell,), stale=(), summary=summarise([cell], []),
+        run_id="r", profile="quick", cells=(cell,), stale=(), summary=tally([cell]).summary([]),
         exit_code=0,
     )  # fmt: skip
 

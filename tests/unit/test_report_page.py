@@ -24,14 +24,23 @@ from sandbox.evidence.folder import CellFiles
 from sandbox.evidence.judge import judge_cell
 from sandbox.evidence.nativetext import native_texts
 from sandbox.evidence.records import EgressEvent, FileChange, Survivor
-from sandbox.evidence.results import CellResult, RunVerdicts, exit_code, gates, summarise
+from sandbox.evidence.results import CellResult, RunVerdicts, tally
 from sandbox.evidence.story import story
 from sandbox.evidence.view import CellEvidence
 from sandbox.report.cut import cut
 from sandbox.report.details import details, unpack
-from sandbox.report.html import CELL_LEAST, PAGE_LIMIT, budget, most_detailed, page, script_json
+from sandbox.report.html import (
+    CELL_LEAST,
+    MOST_SHOWN,
+    PAGE_LIMIT,
+    budget,
+    most_detailed,
+    page,
+    script_json,
+)
 from tests.broken.defects import with_cell, with_witness
 from tests.broken.goodcells import good
+from tests.reported import gathered
 
 SCRIPT = Path(sandbox.report.__file__).with_name("page") / "page.js"
 HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(2)>\u2028'\"&"
@@ -63,16 +72,16 @@ def page_of(*cells: CellFiles, native: dict[str, str] | None = None, run_id: str
         profile="quick",
         cells=found,
         stale=(),
-        summary=summarise(found, ()),
-        exit_code=int(exit_code(found, ())),
-        gates=gates(found),
+        summary=tally(found).summary(()),
+        exit_code=int(tally(found).exit_code(())),
+        gates=tally(found).gates(),
     )
     most = budget(len(cells))
-    packed = [
-        details(one, files, native or {}, most=most)
+    packed = {
+        one.cell_id: details(one, files, native or {}, most=most)
         for one, files in zip(found, cells, strict=True)
-    ]
-    return page(run, packed)
+    }
+    return page(gathered(run), packed)
 
 
 class Tags(html.parser.HTMLParser):
@@ -188,8 +197,9 @@ def test_500_cells_fit_into_the_page() -> None:
 def test_of_too_many_cells_only_some_have_details() -> None:
     assert budget(2_000) > 0
     assert budget(10_000) == 0
-    assert most_detailed(10_000) * CELL_LEAST + 10_000 * 300 < PAGE_LIMIT
-    assert most_detailed(100_000) == 0
+    assert most_detailed(7_000) * CELL_LEAST + 7_000 * 300 < PAGE_LIMIT
+    assert most_detailed(100_000) * CELL_LEAST + MOST_SHOWN * 300 < PAGE_LIMIT
+    assert most_detailed(100_000) == most_detailed(10_000) > 900
 
 
 def test_a_cut_keeps_head_and_tail() -> None:

@@ -6,10 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sandbox.conformance.estimate import Estimates
 from sandbox.conformance.plan import CellSpec
 from sandbox.conformance.scenarios import SCENARIOS
 from sandbox.conformance.shard import Shard, parse_shard, sharded
 from sandbox.errors import NothingSelected, UsageError
+from sandbox.evidence.costs import CellCost
 
 NAMES = sorted(SCENARIOS)
 PLANS = st.lists(
@@ -26,8 +28,9 @@ PLANS = st.lists(
 
 
 def parts(plan: list[CellSpec], count: int, seconds: dict[str, float]) -> list[list[str]]:
+    known = Estimates({name: CellCost(seconds=s) for name, s in seconds.items()}, {})
     return [
-        [c.cell_id for c in sharded(plan, Shard(number=k, count=count), seconds=seconds)]
+        [c.cell_id for c in sharded(plan, Shard(number=k, count=count), seconds=known.seconds)]
         for k in range(1, count + 1)
     ]
 
@@ -56,9 +59,9 @@ def test_no_shard_is_longer_than_another_by_more_than_its_longest_cell(
 
 def test_more_shards_than_cells() -> None:
     plan = [CellSpec(harness="a", image="u", scenario=NAMES[0])]
-    assert sharded(plan, Shard(number=1, count=2)) == tuple(plan)
+    assert sharded(plan, Shard(number=1, count=2), seconds=lambda _: 1.0) == tuple(plan)
     with pytest.raises(NothingSelected, match="shard 2/2 is empty"):
-        sharded(plan, Shard(number=2, count=2))
+        sharded(plan, Shard(number=2, count=2), seconds=lambda _: 1.0)
 
 
 @pytest.mark.parametrize(

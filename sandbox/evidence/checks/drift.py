@@ -7,7 +7,7 @@ command whose text names a note that is not there has shown the opposite.
 
 Not held against anything: ``response_ids`` (a row's references are those of the join, whoever gave
 the identifier; where it is declared, a subagent's calls may do without the header),
-``slow_start_s`` (a matter of the machine) and ``project_instructions``.
+``slow_start_s`` and ``peak_memory_mib`` (a matter of the machine) and ``project_instructions``.
 """
 
 from __future__ import annotations
