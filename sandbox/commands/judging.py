@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import signal
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
@@ -80,7 +81,9 @@ def shares(
         return
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload([__name__])
-    pool = ProcessPoolExecutor(max_workers=count, mp_context=context)
+    pool = ProcessPoolExecutor(
+        max_workers=count, mp_context=context, initializer=_leave_interrupts_alone
+    )
     try:
         ahead: deque[Future[list[CellShare]]] = deque()
         for chunk in chunks:
@@ -141,6 +144,11 @@ class _Opened:
         folder, one, files = self._found
         one = one.model_copy(update={"attempts": result.attempts})
         return details(one, files, native_texts(folder, files.native, most=TEXT), most=most)
+
+
+def _leave_interrupts_alone() -> None:
+    """Ctrl-C reaches every process of a terminal; the one that was started decides what to do."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def _chunks(found: Sources) -> Iterator[list[Named]]:

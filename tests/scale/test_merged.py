@@ -100,7 +100,8 @@ def test_shards_that_are_merged_give_the_reports_of_the_whole_run(tmp_path: Path
         text = (merged / name).read_text()
         before = (whole / name).read_text()
         assert normal(text, merged_id) == normal(before, "whole-run"), name
-        assert name == "summary.md" or text != before.replace("whole-run", merged_id), name
+        if name not in ("summary.md", "junit.xml"):  # these have no times and no other ids
+            assert text != before.replace("whole-run", merged_id), name
 
 
 def test_merging_gives_recorded_files_a_second_name_and_changes_none(tmp_path: Path) -> None:
