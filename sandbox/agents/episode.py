@@ -31,6 +31,7 @@ from sandbox.agents.stages import (
     Seeded,
     StageFailure,
 )
+from sandbox.agents.watching import watching
 from sandbox.errors import CouldNotFindOut
 
 
@@ -180,18 +181,10 @@ class _Run:
     @contextmanager
     def _closing_when_cancelled(self) -> Iterator[None]:
         """A close from another thread ends a setup or an activation that is under way."""
-        ended = threading.Event()
 
-        def watch() -> None:
-            while not ended.is_set():
-                if self._cancel.wait(0.05):
-                    self.ledger.beside("close", self._close)
-                    return
+        def close() -> bool:
+            self.ledger.beside("close", self._close)
+            return True
 
-        thread = threading.Thread(target=watch, name="episode-cancel", daemon=True)
-        thread.start()
-        try:
+        with watching(self._cancel, close, name="episode-cancel"):
             yield
-        finally:
-            ended.set()
-            thread.join()

@@ -12,11 +12,10 @@ from sandbox.agents.contract import ActivateRequest, ContractError, Unprocessabl
 from sandbox.agents.ports import Place
 from sandbox.agents.setup import Prepared
 from sandbox.agents.supervisor import Supervisor
+from sandbox.agents.watching import watching
 from sandbox.engine.archive import PutFile
 from sandbox.errors import SandboxError
 from sandbox.harnesses.base import LaunchContext, LaunchPlan
-
-_ASK_AGAIN_S = 0.5
 
 
 def launch_context(ready: Prepared, request: ActivateRequest, *, rollout_id: str) -> LaunchContext:
@@ -73,23 +72,13 @@ def stopping(supervisor: Supervisor, cancel: threading.Event) -> Iterator[None]:
 
     The host's own deadline for the supervisor covers an ask that cannot be made.
     """
-    ended = threading.Event()
 
-    def ask() -> None:
-        while not ended.is_set():
-            if not cancel.wait(0.05):
-                continue
-            try:
-                supervisor.request_stop()
-            except SandboxError:
-                ended.wait(_ASK_AGAIN_S)
-            else:
-                return
+    def ask() -> bool:
+        try:
+            supervisor.request_stop()
+        except SandboxError:
+            return False
+        return True
 
-    thread = threading.Thread(target=ask, name="agent-stop", daemon=True)
-    thread.start()
-    try:
+    with watching(cancel, ask, name="agent-stop"):
         yield
-    finally:
-        ended.set()
-        thread.join()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 
 from sandbox.agents.contract import (
@@ -24,23 +25,33 @@ class CancelAt(threading.Event):
     Args:
         other: the run's own cancel.
         has_come: looks whether the moment has come; asked again and again until it has.
+        clock: gives seconds, monotonic.
     """
 
-    def __init__(self, other: threading.Event, has_come: Callable[[], bool]) -> None:
+    def __init__(
+        self,
+        other: threading.Event,
+        has_come: Callable[[], bool],
+        *,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         super().__init__()
         self._other = other
         self._has_come = has_come
+        self._clock = clock
+        self._look_at = clock()
 
     def is_set(self) -> bool:
         """Whether it is to end."""
         return super().is_set() or self._other.is_set()
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Wait, and look whether the moment has come; at most ``timeout`` seconds and a look."""
-        if not self.is_set() and self._has_come():
-            self.set()
-        least = _LOOK_EVERY_S if timeout is None else max(timeout, _LOOK_EVERY_S)
-        return self.is_set() or super().wait(least) or self.is_set()
+        """Look whether the moment has come, every 0.2 s at most, and wait at most ``timeout``."""
+        if not self.is_set() and self._clock() >= self._look_at:
+            self._look_at = self._clock() + _LOOK_EVERY_S
+            if self._has_come():
+                self.set()
+        return self.is_set() or super().wait(timeout) or self.is_set()
 
 
 class ActivatesAgain:

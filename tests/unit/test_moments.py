@@ -29,9 +29,12 @@ ACTIVATE = ActivateRequest(
 
 
 def test_a_cancel_waits_for_its_moment_and_then_stays() -> None:
-    answers = iter([False, True])
-    cancel = CancelAt(threading.Event(), lambda: next(answers))
+    answers, now = iter([False, True]), [0.0]
+    cancel = CancelAt(threading.Event(), lambda: next(answers), clock=lambda: now[0])
     assert not cancel.wait(0.0)
+    now[0] = 0.1
+    assert not cancel.wait(0.0), "it must not look so soon again: a look may cost a command"
+    now[0] = 0.2
     assert cancel.wait(0.0)
     assert cancel.is_set()
     assert cancel.wait(0.0), "it must not look again"
