@@ -14,19 +14,21 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sandbox.cache import scratch
-from sandbox.conformance.timing import Clock, DockerCli, Measure, Unmeasured, median_of
+from sandbox.conformance.timing import DOCKER, Clock, DockerCli, Subject
 from sandbox.conformance.ways import ImageRuntimes, run_volumes
 from sandbox.conformance.world import World
 from sandbox.engine.limits import Mounted
 from sandbox.engine.owner import Ownership
 from sandbox.engine.sandbox import Sandbox
 from sandbox.errors import SandboxError, Unsupported
+from sandbox.evidence.benches import Measure, Unmeasured
 from sandbox.runtimes.install import install
 from sandbox.runtimes.library import Bundle, RuntimeLibrary
 from sandbox.runtimes.store import Store
 
 _FOLDER = "/var/tmp"  # noqa: S108 - inside a sandbox, in its layer: docker cp cannot reach memory
 _DEADLINE_S = 120.0
+WARM_LIMITS_S = {"mount": 0.3}
 
 
 def bench_installs(
@@ -42,7 +44,7 @@ def bench_installs(
     except Unsupported:
         return
     except SandboxError as error:
-        yield Unmeasured.because(f"install {harness}", image, error)
+        yield _subject(image).broken(f"install {harness}", error)
 
 
 def _installs(
@@ -66,8 +68,8 @@ def _installs(
             one = Installs(world, image, bundle, mounted, library.ensure_tree(bundle), docker)
             stack.enter_context(one.opened(mounts))
             yield from compared(
+                _subject(image),
                 f"install {harness}",
-                image,
                 {"copy": one.copy, "mount": one.mount},
                 one.bare,
                 rounds=rounds,
@@ -75,9 +77,13 @@ def _installs(
             )
 
 
+def _subject(image: str) -> Subject:
+    return Subject(part="install", image=image)
+
+
 def compared(
+    subject: Subject,
     what: str,
-    image: str,
     ways: Mapping[str, Callable[[], float]],
     bare: Callable[[], float],
     *,
@@ -87,8 +93,8 @@ def compared(
     """Measure each way once cold, then all of them in turn with ``bare``.
 
     Args:
+        subject: what the measures are of.
         what: begins the names of the operations.
-        image: where.
         ways: each does it once and gives its seconds.
         bare: what they are compared with.
         rounds: how often each.
@@ -105,7 +111,7 @@ def compared(
             try:
                 seconds = ways[way]()
             except SandboxError as error:
-                broken[way] = Unmeasured.because(f"{what} by {way}", image, error)
+                broken[way] = subject.broken(f"{what} by {way}", error)
                 continue
             if turn:
                 warm[way].append(seconds)
@@ -113,11 +119,12 @@ def compared(
                 cold[way] = before[way] + seconds
     for way in ways:
         if way in cold:
-            yield median_of(f"{what} cold by {way}", image, [cold[way]], theirs)
+            yield subject.measure(f"{what} cold by {way}", [cold[way]], {DOCKER: theirs})
         if way in broken:
             yield broken[way]
         else:
-            yield median_of(f"{what} by {way}", image, warm[way], theirs)
+            limit = WARM_LIMITS_S.get(way)
+            yield subject.measure(f"{what} by {way}", warm[way], {DOCKER: theirs}, limit=limit)
 
 
 @dataclass
