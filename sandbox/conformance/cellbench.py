@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import statistics
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,14 +21,18 @@ from sandbox.evidence.folder import cell_folder, read_cell
 SCENARIO = "tool_success"
 MOST = 1.15
 MOST_CALLS = {
+    "GET /images/{name}/json": 1,
     "POST /containers/create": 1,
     "POST /containers/{id}/start": 1,
-    "GET /images/{name}/json": 1,
-    "GET /containers/{id}/json": 3,
+    "GET /containers/{id}/json": 2,
+    "POST /containers/{id}/exec": 12,
+    "POST /exec/{id}/start": 12,
     "GET /containers/{id}/changes": 1,
     "DELETE /containers/{id}": 1,
 }
-"""What one cell may ask at most; how often an exec is asked for its end depends on its length."""
+"""What one cell asks of a local engine, at most."""
+POLLED = "GET /exec/{id}/json"
+"""Asked for the pid and the exit code of a command; how often depends on the machine."""
 
 
 def bench_cell(
@@ -65,7 +69,16 @@ def bench_cell(
         rounds=rounds,
     )
     if seen:
-        yield profile(harness, image, seen)
+        told = profile(harness, image, seen)
+        asked = sum(times for kind, times in told.calls.items() if kind != POLLED)
+        yield Subject(part="cell", image=image).measure(
+            f"requests of a cell of {harness}",
+            [asked],
+            {},
+            limit=sum(MOST_CALLS.values()),
+            unit="calls",
+        )
+        yield told
 
 
 @dataclass(frozen=True)
@@ -112,6 +125,15 @@ class Cells:
             phases=dict(record.phases),
             calls=dict(calls.counts),
         )
+
+
+def too_many(calls: Mapping[str, int]) -> dict[str, int]:
+    """Return the kinds of requests that there were more of than a cell needs, and how many."""
+    return {
+        kind: times
+        for kind, times in calls.items()
+        if kind != POLLED and times > MOST_CALLS.get(kind, 0)
+    }
 
 
 def profile(harness: str, image: str, seen: list[OneCell]) -> CellProfile:

@@ -55,20 +55,21 @@ def choose(
     Raises:
         Unsupported: ``tracking`` was asked for and is not possible here.
     """
-    cgroups = _cgroups(info, container_id, pid) if tracking != "scan" else None
-    if cgroups is None:
+    found = _cgroups(info, container_id, pid) if tracking != "scan" else None
+    if found is None:
         if tracking in {"cgroup", "freezer"}:
             raise Unsupported(
                 f"the control groups of this engine ({info.host}) cannot be used from here",
                 cure="run as root on the engine's own host, or let tracking be auto",
             )
         return _through_probes(run_script, tracking)
+    init, cgroups = found
     tracker = SandboxTracker() if tracking == "sandbox" else _tracker(cgroups, tracking)
     if tracker is None:
         return _through_probes(run_script, tracking)
     return Inside(
         observer=HostObserver(cgroups),
-        locator=HostLocator(pid()),
+        locator=HostLocator(init),
         tracker=tracker,
         helper_tracker=tracker,
     )
@@ -114,7 +115,8 @@ def _through_probes(run_script: RunScript, tracking: Tracking) -> Inside:
 
 def _cgroups(
     info: EngineInfo, container_id: str, pid: Callable[[], int]
-) -> ContainerCgroups | None:
+) -> tuple[int, ContainerCgroups] | None:
+    """Give the host pid of the container's init, and its control groups."""
     if not info.can_enter_namespaces:
         return None
     init = pid()
@@ -123,7 +125,7 @@ def _cgroups(
     except EngineFailure:
         return None
     await_keeper(lambda: len(cgroups.members()))
-    return cgroups
+    return init, cgroups
 
 
 def _tracker(cgroups: ContainerCgroups, tracking: Tracking) -> CgroupTracker | None:

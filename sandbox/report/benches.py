@@ -29,10 +29,9 @@ def bench_tables(record: BenchRecord) -> RenderableType:
 
 
 def _measures(measures: Sequence[Measure], record: BenchRecord) -> Table:
-    rounds = max((one.rounds for one in measures), default=0)
     table = Table(
-        caption=f"medians of {rounds} (cold and memory: once), interleaved in this run; ratio ="
-        " ours / theirs; of an install theirs is a bare docker cp of the same tree"
+        caption="medians, interleaved in this run (cold and memory: once); ratio = ours / theirs;"
+        " of an install theirs is a bare docker cp of the same tree"
     )
     for name in ("image", "operation"):
         table.add_column(name)
@@ -71,12 +70,13 @@ def _peers(measures: Sequence[Measure], record: BenchRecord) -> Table:
     names = ["docker", *(peer.name for peer in record.peers)]
     for name in names:
         table.add_column(name, justify="right")
-    missing = {peer.name: peer.missing for peer in record.peers if peer.missing}
     for one in measures:
         cells = (f"{one.ratios[name]:.2f}" if name in one.ratios else "-" for name in names)
         table.add_row(one.operation, _figure(one, one.ours), *cells)
-    for name, why in missing.items():
-        table.add_row(escape(f"{name}: {why}"), *("" for _ in range(len(names) + 1)))
+    table.add_section()
+    docker = record.versions.get("docker client", "")
+    versions = (escape(peer.version or peer.missing or "") for peer in record.peers)
+    table.add_row("version", record.versions.get("sandbox", ""), docker, *versions)
     return table
 
 

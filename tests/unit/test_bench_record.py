@@ -7,6 +7,7 @@ import io
 import pytest
 from rich.console import Console
 
+from sandbox.conformance.cellbench import MOST_CALLS, POLLED, too_many
 from sandbox.conformance.timing import DOCKER, Subject
 from sandbox.engine.calls import call_kind
 from sandbox.evidence.benches import (
@@ -76,8 +77,14 @@ def test_the_tables_say_what_is_missed_and_who_is_missing() -> None:
     console.print(bench_tables(record(measure(1.0), peer)))
     console.print(changes_table(ratio_changes(record(measure(1.0)), record(measure(0.5)))))
     shown = console.export_text()
-    for words in ("<= 1 missed", "harbor: not installed", "POST /containers/create", "x 0.50"):
+    for words in ("<= 1 missed", "not installed", "POST /containers/create", "x 0.50"):
         assert words in shown
+
+
+@pytest.mark.parametrize("kind", [*MOST_CALLS, "POST /containers/{id}/wait"])
+def test_one_request_more_than_a_cell_needs_is_too_many(kind: str) -> None:
+    assert too_many({**MOST_CALLS, POLLED: 1000}) == {}
+    assert too_many({kind: MOST_CALLS.get(kind, 0) + 1}) == {kind: MOST_CALLS.get(kind, 0) + 1}
 
 
 @pytest.mark.parametrize(
