@@ -54,7 +54,7 @@ check: venv ## ruff, mypy --strict, import-linter, shellcheck (dash and busybox)
 	@$(BIN)/shfmt -d -i 4 -ln posix $(SHELL_FILES)
 
 .PHONY: bench
-bench: venv ## start, exec, put, get, close, install and a whole cell beside the docker CLI
+bench: venv ## sandboxes, installs, cells, memory and starts beside the docker CLI and others
 	@$(SANDBOX) bench --ensure-engine $(ARGS)
 
 .PHONY: bench-scale

@@ -36,7 +36,7 @@ COMMANDS = {
     "serve": "serve a harness's adapter, or another agent, by the agent contract",
     "schema": "print the JSON Schema of a record, or the OpenAPI document of the agent contract",
     "sweep": "remove containers, networks and volumes that dead runs left",
-    "bench": "measure us beside the docker CLI, as ratios",
+    "bench": "measure us beside the docker CLI and others, as ratios",
 }
 
 _EPILOG = """\

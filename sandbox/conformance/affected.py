@@ -33,6 +33,10 @@ _NOTHING = (
     "sandbox/evidence/story.py",
     *(f"sandbox/commands/{name}.py" for name in ("bench", "diff", "doctor", "export", "judge")),
     *(f"sandbox/commands/{name}.py" for name in ("list", "matrix", "merge", "show", "sweep")),
+    *(f"sandbox/conformance/{name}bench.py" for name in ("", "cell", "engine", "install")),
+    *(f"sandbox/conformance/{name}.py" for name in ("contenders", "processbench", "timing")),
+    "sandbox/engine/peers/*",
+    "sandbox/evidence/benches.py",
     f"{INSTALLERS}venv.sh",
 )
 

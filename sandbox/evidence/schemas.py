@@ -11,6 +11,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from sandbox.evidence.benches import BenchRecord
 from sandbox.evidence.cell import CellRecord, RunRecord, WitnessRecord
 from sandbox.evidence.records import (
     CleanupReceipt,
@@ -38,6 +39,7 @@ SCHEMAS: dict[str, tuple[type[BaseModel], str]] = {
     "egress-event": (EgressEvent, "a line of egress.jsonl"),
     "cell-verdicts": (CellVerdicts, "verdicts.json"),
     "run-verdicts": (RunVerdicts, "the judged run that reports are made of"),
+    "bench": (BenchRecord, "what `sandbox bench --json` prints"),
 }
 
 
