@@ -24,10 +24,9 @@ MOST_CALLS = {
     "GET /images/{name}/json": 1,
     "POST /containers/create": 1,
     "POST /containers/{id}/start": 1,
-    "GET /containers/{id}/json": 2,
+    "GET /containers/{id}/json": 3,
     "POST /containers/{id}/exec": 12,
     "POST /exec/{id}/start": 12,
-    "GET /containers/{id}/changes": 1,
     "DELETE /containers/{id}": 1,
 }
 """What one cell asks of a local engine, at most."""

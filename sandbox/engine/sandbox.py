@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Protocol, Self
 
 from sandbox.engine.archive import Owner, PutFile
-from sandbox.engine.changes import parse_changes
+from sandbox.engine.changes import container_changes
 from sandbox.engine.client import Engine
 from sandbox.engine.command import Command, ExecResult
 from sandbox.engine.facts import ImageFacts, parse_facts
@@ -282,7 +282,7 @@ class Sandbox:
     def diff(self) -> tuple[FileChange, ...]:
         """List what changed in the container's layer; not what lies in memory or on mounts."""
         with engine_errors(f"list the changes in {self.name}", missing=ContainerGone):
-            return parse_changes(self._engine.sdk.api.diff(self.id))
+            return container_changes(self._engine, self.id)
 
     def resources(self) -> ResourceUse:
         """Say what was used since the start."""
