@@ -398,10 +398,10 @@ fallen() { # could not go on, most likely because the sandbox is full of process
 }
 
 settle() { # what is dying with the command is no survivor
-    for _ in 1 2 3; do
+    for pause in 0.02 0.04 0.08 0.16; do
         scan
         [ -n "$alive" ] || return 0
-        nap 0.1
+        nap "$pause"
     done
     scan
 }

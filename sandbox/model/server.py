@@ -30,6 +30,8 @@ START_DEADLINE_S = 10.0
 STOP_DEADLINE_S = 5.0
 LAST_LOOK_S = 0.02
 """How long a stop waits before it closes connections: a client that left just before is seen."""
+LAST_ANSWER_S = 0.1
+DATE_S = 1.0
 
 
 class ModelServer:
@@ -183,7 +185,7 @@ class ModelServer:
             verifier_host=self._verifier_host(),
         )
         self._tally = Tally(app)
-        server = uvicorn.Server(_config(self._tally))
+        server = _Server(_config(self._tally), stopping)
         self._stop = lambda: _call_in(
             loop, lambda: loop.call_later(LAST_LOOK_S, _stop, server, stopping)
         )
@@ -193,6 +195,36 @@ class ModelServer:
         if server.started:
             self._started.set()
         await serving
+
+
+class _Server(uvicorn.Server):
+    """uvicorn's server without its ticks and pauses: it stops when it is told to, and at once.
+
+    The original looks ten times a second whether it should, and then waits another 0.1 s for its
+    connections, which are closed by then: 0.15 s of every cell.
+    """
+
+    def __init__(self, config: uvicorn.Config, stopping: asyncio.Event) -> None:
+        super().__init__(config)
+        self._stopping = stopping
+
+    async def main_loop(self) -> None:
+        """Keep the date header until the stop."""
+        while not await self.on_tick(0):
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._stopping.wait(), DATE_S)
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Close what listens, and give what still answers a moment to see its client gone."""
+        for server in self.servers:
+            server.close()
+        for one in sockets or ():
+            one.close()
+        await asyncio.sleep(0)  # the connections' losses are told in this turn of the loop
+        if answering := set(self.server_state.tasks):
+            _, late = await asyncio.wait(answering, timeout=LAST_ANSWER_S)
+            for task in late:
+                task.cancel()
 
 
 def _config(app: Tally) -> uvicorn.Config:
