@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import importlib
 import importlib.metadata
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -72,7 +73,7 @@ def find_peers() -> tuple[FoundPeer, ...]:
 
 
 class Guarded:
-    """A contender whose errors are ``EngineFailure``s, whatever its package raises."""
+    """A contender whose errors are ``EngineFailure``s, and whose words go to standard error."""
 
     def __init__(self, name: str, contender: Contender) -> None:
         self._name = name
@@ -106,7 +107,8 @@ class Guarded:
     @contextmanager
     def _telling(self, verb: str) -> Iterator[None]:
         try:
-            yield
+            with redirect_stdout(sys.stderr):
+                yield
         except SandboxError:
             raise
         except Exception as error:

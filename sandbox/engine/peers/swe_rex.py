@@ -7,6 +7,7 @@ its container has a network. There is no way to copy a folder out.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -29,6 +30,7 @@ class Contender:
             docker_args=[f"--label={key}={value}" for key, value in labels.items()],
             pull="never",
             startup_timeout=_START_S,
+            logger=logging.getLogger(__name__),  # its own writes to standard output
         )
 
     def start(self) -> None:
