@@ -22,6 +22,7 @@ from sandbox.commands.request import (
 )
 from sandbox.commands.selection import add_selection
 from sandbox.conformance.configuration import configuration
+from sandbox.conformance.heap import give_big_blocks_back
 from sandbox.conformance.prepare import prepare
 from sandbox.conformance.room import default_jobs
 from sandbox.conformance.runner import run_plan
@@ -79,6 +80,7 @@ def run(arguments: argparse.Namespace) -> ExitCode:
     known = baseline(arguments.baseline)
     if arguments.jobs is not None and arguments.jobs < 1:
         raise UsageError(f"--jobs {arguments.jobs}: at least one cell at a time")
+    give_big_blocks_back()
     folder = _folder(request, arguments)
     interrupted: Interrupted | None = None
     try:

@@ -88,7 +88,7 @@ def _memory(
         *("--harness", harness),
         *(word for image in images for word in ("--image", image)),
         *(word for scenario in scenarios for word in ("--scenario", scenario)),
-        *("--jobs", str(cells)),
+        *("--profile", "full", "--jobs", str(cells)),
     ]
     try:
         peak = _peak_mib(selection)
