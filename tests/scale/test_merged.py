@@ -47,7 +47,10 @@ def normal(text: str, run_id: str) -> str:
 
 
 def _details(packed: str) -> Any:
-    return unpack(packed) if packed else ""
+    if not packed:
+        return ""
+    data = unpack(packed)
+    return {**data, "events": [{**event, "at": None} for event in data["events"]]}
 
 
 def _index(index: dict[str, Any]) -> dict[str, Any]:
