@@ -6,6 +6,8 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
+import docker.errors
+
 from sandbox.engine.channel import Channel
 from sandbox.engine.command import Command, ExecResult
 from sandbox.engine.inside import Inside
@@ -72,14 +74,19 @@ class Executor:
         inside = self.inside
         kills = inside.observer.use().oom_kills
         out, err = BoundedOutput(cap_bytes), BoundedOutput(cap_bytes)
-        outcome = self._run(
-            command,
-            inside.tracker,
-            until=began + command.deadline_s,
-            stdout=out.write,
-            stderr=err.write,
-            apart=apart,
-        )
+        try:
+            outcome = self._run(
+                command,
+                inside.tracker,
+                until=began + command.deadline_s,
+                stdout=out.write,
+                stderr=err.write,
+                apart=apart,
+            )
+        except EngineFailure as error:
+            if isinstance(error.__cause__, docker.errors.APIError):
+                self._explain_user(command)  # Podman answers no exec for a user that is missing
+            raise
         if not outcome.started and outcome.exit_code is not None:
             self._explain(command, out.stream())
         kills_after = None if outcome.sandbox_killed else inside.observer.use().oom_kills
@@ -203,10 +210,8 @@ class Executor:
                 f"the image has no /bin/sh to look around with: {said.text.strip()}",
                 cure="use an image with a POSIX sh",
             )
-        user, folder = command.user or "", command.cwd or self._workdir
-        missing = self.script("missing", "user", user, user="0").strip() if user else ""
-        if missing:
-            raise NotFound(f"there is no {missing} {user!r} in the image: cannot run {command}")
+        self._explain_user(command)
+        folder = command.cwd or self._workdir
         path = {"PATH": command.env["PATH"]} if "PATH" in command.env else {}
         word = command.argv[0]
         missing = self.script("missing", "file", folder, word, user=command.user, env=path).strip()
@@ -214,6 +219,13 @@ class Executor:
             raise NotFound(f"there is no folder {folder!r} in the sandbox: cannot run {command}")
         if missing:
             raise NotFound(f"there is no command {word!r} in the sandbox")
+
+    def _explain_user(self, command: Command) -> None:
+        """Raise NotFound when the image has no such user or group as the command names."""
+        user = command.user or ""
+        missing = self.script("missing", "user", user, user="0").strip() if user else ""
+        if missing:
+            raise NotFound(f"there is no {missing} {user!r} in the image: cannot run {command}")
 
 
 def _is_cancelled(command: Command) -> bool:

@@ -20,7 +20,7 @@ ABANDON_S = 1.0
 DRAIN_S = 3.0
 KILLED = 137
 SECOND_LOOKS_S = (0.0, 0.05, 0.1)
-START_REFUSED = (126, 127)
+START_REFUSED = (125, 126, 127)  # Podman says 125 for a folder that is none
 KEEPER_REFUSED = (126, 127)  # init's own code when it cannot run the keeper, which never gives it
 
 

@@ -281,8 +281,12 @@ class Sandbox:
 
     def diff(self) -> tuple[FileChange, ...]:
         """List what changed in the container's layer; not what lies in memory or on mounts."""
-        with engine_errors(f"list the changes in {self.name}", missing=ContainerGone):
-            return container_changes(self._engine, self.id)
+        try:
+            with engine_errors(f"list the changes in {self.name}", missing=ContainerGone):
+                return container_changes(self._engine, self.id)
+        except EngineFailure:
+            self._running.executor.expect_container()  # Podman has no layer once it has ended
+            raise
 
     def resources(self) -> ResourceUse:
         """Say what was used since the start."""

@@ -67,7 +67,8 @@ class EngineStore:
         config = said.get("Config") or {}
         return FoundImage(
             image_id=said["Id"],
-            tags=tuple(said.get("RepoTags") or ()),
+            # Podman puts its name for "no registry" in front
+            tags=tuple(tag.removeprefix("localhost/") for tag in said.get("RepoTags") or ()),
             size=said.get("Size") or 0,
             created=said.get("Created") or "",
             layers=tuple((said.get("RootFS") or {}).get("Layers") or ()),
