@@ -28,8 +28,7 @@ from sandbox.conformance.room import default_jobs
 from sandbox.conformance.runner import run_plan
 from sandbox.conformance.ways import choose_way
 from sandbox.conformance.world import RemoteAgent, World
-from sandbox.engine.bridge import NOTICE
-from sandbox.engine.link import choose_isolation
+from sandbox.engine.link import NOTICES, choose_isolation
 from sandbox.errors import ExitCode, Interrupted, UsageError
 from sandbox.evidence.folder import attempt_folder
 from sandbox.harnesses.registry import registered
@@ -58,7 +57,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--baseline", type=Path, metavar="FILE", help="another baseline.toml")
     parser.add_argument(
         "--isolation",
-        choices=("auto", "namespace", "bridge"),
+        choices=("auto", "namespace", "bridge", "relay"),
         help="how sandboxes reach the model server (default: the best that can be had)",
     )
     parser.add_argument(
@@ -106,8 +105,9 @@ def _run(
 ) -> None:
     known = registered()
     with open_engine(arguments, shown) as engine, open_library(shown, known) as library:
-        if choose_isolation(engine, request.isolation) == "bridge":
-            shown.say(NOTICE)
+        isolation = choose_isolation(engine, request.isolation)
+        if isolation in NOTICES:
+            shown.say(NOTICES[isolation])
         way = choose_way(request.install)
         images = prepare(engine, None if remote else library, request.cells, shown, way)
         record = request.record(

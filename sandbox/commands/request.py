@@ -28,7 +28,7 @@ from sandbox.evidence.costs import CellCost, earlier_costs, read_costs
 from sandbox.evidence.folder import attempt_folder, cell_folder, read_record
 from sandbox.harnesses.registry import registered
 
-Isolation = Literal["auto", "namespace", "bridge"]
+Isolation = Literal["auto", "namespace", "bridge", "relay"]
 Install = Literal["auto", "copy", "mount"]
 _WRITTEN_BEFORE = "it was written by an early version of this tool; start a new run"
 
@@ -193,8 +193,8 @@ def _resumed(arguments: argparse.Namespace, agent: ServerChoice | None) -> Reque
 
 
 def _isolation(name: str) -> Isolation:
-    names: Mapping[str, Isolation] = {"namespace": "namespace", "bridge": "bridge"}
-    return names.get(name, "auto")
+    names: tuple[Isolation, ...] = ("namespace", "bridge", "relay")
+    return next((one for one in names if one == name), "auto")
 
 
 def _install(name: str) -> Install:

@@ -36,6 +36,7 @@ from sandbox.conformance.scenarios import SCENARIOS
 from sandbox.conformance.task import Task
 from sandbox.conformance.ways import ImageRuntimes
 from sandbox.conformance.world import World
+from sandbox.engine.guarantees import guarantees
 from sandbox.engine.owner import Ownership
 from sandbox.errors import EngineFailure, SandboxError, Unsupported
 from sandbox.evidence.cell import CellRecord, Refusal, WitnessRecord
@@ -158,6 +159,7 @@ class _Cell:
         session = self._session()
         task = self._task
         facts = None if task is None else task.facts
+        link = None if task is None or task.link is None else task.link.isolation
         declared = self._capabilities
         return CellRecord(
             cell_id=self._spec.cell_id,
@@ -173,7 +175,8 @@ class _Cell:
             interface=self._driver.interface,
             agent=self._driver.record,
             conditions=self._world.conditions,
-            isolation=None if task is None or task.link is None else task.link.isolation,
+            isolation=link,
+            guarantees=() if link is None else guarantees(self._world.engine.info, link),
             pin=pin_of(self._bundle),
             image_record=image_record(self._image, facts),
             engine=engine_record(self._world.engine.info),

@@ -79,6 +79,8 @@ def engine_record(info: EngineInfo) -> EngineRecord:
         api_version=info.api_version,
         cgroup_version=str(info.cgroup_version),
         storage_driver=info.storage_driver,
+        product=info.product,
+        rootless=info.rootless,
     )
 
 

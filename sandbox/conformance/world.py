@@ -6,7 +6,6 @@ import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
 
 from sandbox.agents.contract import Interface
 from sandbox.agents.openapi import AgentCard
@@ -14,6 +13,7 @@ from sandbox.conformance.volumes import RuntimeVolumes
 from sandbox.conformance.ways import Way
 from sandbox.engine.client import Engine
 from sandbox.engine.images import LoadedImage
+from sandbox.engine.link import Wanted
 from sandbox.evidence.cell import ServerChoice
 from sandbox.harnesses.base import Capabilities, Harness
 from sandbox.progress import Progress
@@ -62,7 +62,7 @@ class World:
     folder: Path
     progress: Progress
     remote: RemoteAgent | None = None
-    isolation: Literal["auto", "namespace", "bridge"] = "auto"
+    isolation: Wanted = "auto"
     way: Way = "copy"
     volumes: RuntimeVolumes | None = None
     conditions: tuple[str, ...] = ()

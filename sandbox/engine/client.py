@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import socket
-import struct
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Self
@@ -16,6 +14,7 @@ from docker.context import ContextAPI
 from pydantic import BaseModel, ConfigDict
 
 from sandbox.engine.failure import FOREIGN
+from sandbox.engine.locality import is_here, peer_of
 from sandbox.errors import PrerequisiteMissing, UsageError
 
 CONNECT_TIMEOUT_S = 5
@@ -24,6 +23,7 @@ POOL_SIZE = 64
 DEFAULT_PLACE = "unix:///var/run/docker.sock"
 CURE = "start Docker (systemctl start docker, or dockerd), or set DOCKER_HOST to an engine"
 CAP_SYS_ADMIN = 21
+_LIMITS = {"memory": "MemoryLimit", "swap": "SwapLimit", "pids": "PidsLimit"}
 
 
 class EngineInfo(BaseModel):
@@ -32,6 +32,9 @@ class EngineInfo(BaseModel):
     ``is_local``: its containers' processes are processes of this machine that we see.
     ``can_enter_namespaces``: local, and this process may enter their namespaces and cgroups.
     ``processors`` and ``memory_mib`` are those of the engine's machine.
+    ``security`` are its security options (``seccomp``, ``rootless``, ``userns``), each with its
+    profile after an ``=`` where it names one. ``limits`` says for ``memory``, ``swap`` and ``pids``
+    whether it can limit them. ``backing`` is the file system below its storage driver.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -50,6 +53,14 @@ class EngineInfo(BaseModel):
     can_enter_namespaces: bool
     processors: int | None = None
     memory_mib: int | None = None
+    security: tuple[str, ...] = ()
+    limits: dict[str, bool] = {}
+    backing: str = ""
+
+    @property
+    def rootless(self) -> bool:
+        """Whether the engine runs as a plain user, with a network of its own."""
+        return "rootless" in self.security
 
 
 class Engine:
@@ -83,7 +94,7 @@ class Engine:
         """
         address = _address(host, os.environ if environ is None else environ)
         place = str(address.get("base_url", DEFAULT_PLACE))
-        peer = _peer(place, timeout_s) if place.startswith("unix://") else 0
+        peer = peer_of(place, timeout_s, cure=CURE) if place.startswith("unix://") else None
         try:
             sdk = docker.DockerClient(
                 **address,
@@ -144,26 +155,10 @@ def _address(host: str | None, environ: Mapping[str, str]) -> dict[str, Any]:
     return found
 
 
-def _peer(place: str, timeout_s: float) -> int:
-    """Give the pid of who listens at a Unix socket; 0 when it is none of ours to see."""
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as peer:
-        peer.settimeout(timeout_s)
-        try:
-            peer.connect("/" + place.removeprefix("unix://").lstrip("/"))
-        except OSError as error:
-            denied = isinstance(error, PermissionError)
-            raise PrerequisiteMissing(
-                f"no Docker engine answers at {place}: {error}",
-                cure="run as root or join the docker group" if denied else CURE,
-            ) from error
-        credentials = peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
-    return int(struct.unpack("3i", credentials)[0])
-
-
-def _describe(sdk: Any, place: str, peer: int) -> EngineInfo:
+def _describe(sdk: Any, place: str, peer: int | None) -> EngineInfo:
     said = sdk.api.info()
     version = sdk.api.version()
-    local = _is_local(peer, str(said.get("KernelVersion", "")))
+    local = is_here(sdk.api, kernel=str(said.get("KernelVersion", "")), peer=peer)
     components = [str(part.get("Name", "")) for part in version.get("Components") or ()]
     return EngineInfo(
         host=place,
@@ -180,17 +175,34 @@ def _describe(sdk: Any, place: str, peer: int) -> EngineInfo:
         can_enter_namespaces=local and os.geteuid() == 0 and _has_capability(CAP_SYS_ADMIN),
         processors=int(said.get("NCPU") or 0) or None,
         memory_mib=int(said.get("MemTotal") or 0) >> 20 or None,
+        security=security_options(said),
+        limits={
+            name: bool(said[key])
+            for name, key in (
+                ("memory", "MemoryLimit"),
+                ("swap", "SwapLimit"),
+                ("pids", "PidsLimit"),
+            )
+            if key in said
+        },
+        backing=dict(said.get("DriverStatus") or ()).get("Backing Filesystem", ""),
     )
 
 
-def _is_local(peer: int, kernel: str) -> bool:
-    """Tell whether the engine's processes are ours to see.
+def security_options(said: Mapping[str, Any]) -> tuple[str, ...]:
+    """Read the engine's security options, ``name=seccomp,profile=default`` for one.
 
-    A Unix socket alone does not say so: a desktop product serves one for a virtual machine, and
-    a container may have the socket mounted. The first shows in another kernel release, the
-    second in the peer's pid, which is 0 when the peer is in a pid namespace above ours.
+    Podman tells that it has no root in a key of its own.
     """
-    return peer > 0 and kernel == os.uname().release and Path(f"/proc/{peer}").exists()
+    found = []
+    for option in said.get("SecurityOptions") or ():
+        words = dict(word.partition("=")[::2] for word in str(option).split(","))
+        profile = words.get("profile")
+        name = words.get("name", str(option))
+        found.append(f"{name}={profile}" if profile else name)
+    if said.get("Rootless") and "rootless" not in found:
+        found.append("rootless")
+    return tuple(found)
 
 
 def _has_capability(number: int) -> bool:

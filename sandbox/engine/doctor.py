@@ -68,6 +68,7 @@ def _of_engine(engine: Engine) -> list[tuple[str, Check]]:
         ("engine disk", lambda: [enginechecks.disk(engine)]),
         ("control groups", lambda: [enginechecks.control_groups(engine)]),
         ("clock", lambda: [enginechecks.clock(engine)]),
+        ("guarantees", lambda: enginechecks.promises(engine)),
     ]
 
 

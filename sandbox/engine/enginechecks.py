@@ -7,12 +7,12 @@ import time
 from datetime import datetime
 from pathlib import Path
 
-from sandbox.engine.bridge import NOTICE
 from sandbox.engine.cgroup import UNIFIED, parse_mounts
 from sandbox.engine.client import Engine
 from sandbox.engine.failure import engine_errors
 from sandbox.engine.finding import Finding
-from sandbox.engine.link import choose_isolation
+from sandbox.engine.guarantees import guarantees
+from sandbox.engine.link import NOTICES, choose_isolation
 from sandbox.errors import ExitCode
 
 GIB = 1 << 30
@@ -35,18 +35,25 @@ def engine_answers(engine: Engine) -> Finding:
 def model_link(engine: Engine) -> Finding:
     """Say which isolation sandboxes will have."""
     name = "model link"
-    if choose_isolation(engine) == "namespace":
+    isolation = choose_isolation(engine)
+    if isolation == "namespace":
         return Finding(name=name, ok=True, detail="namespace: sandboxes have no network at all")
-    if engine.info.is_local:
-        cure = f"{_ROOT_CURE}, which gives the isolation 'namespace'"
-        return Finding(name=name, ok=None, detail=NOTICE, cure=cure)
-    return Finding(
-        name=name,
-        ok=False,
-        detail=f"sandboxes of the engine at {engine.info.host} cannot reach a model server here",
-        cure=f"{_ROOT_CURE}, which gives the isolation 'namespace'",
-        exit_code=ExitCode.ERROR,
-    )
+    cure = f"{_ROOT_CURE}, which gives the isolation 'namespace'"
+    return Finding(name=name, ok=None, detail=NOTICES[isolation], cure=cure)
+
+
+def promises(engine: Engine) -> list[Finding]:
+    """Say of each promise about sandboxes whether it holds on this engine."""
+    words = {True: "holds", False: "does not hold", None: "not known"}
+    return [
+        Finding(
+            name=f"guarantee {one.name!r}",
+            ok=one.holds or None,
+            detail=f"{words[one.holds]}: {one.reason}",
+            cure=one.cure,
+        )
+        for one in guarantees(engine.info, choose_isolation(engine))
+    ]
 
 
 def init_program(engine: Engine) -> Finding:

@@ -1,8 +1,9 @@
 """The model link: how a sandbox without a network reaches the model server of this process.
 
-Two implementations, one small interface; nothing outside the engine room knows which one it has.
+Three implementations, one small interface; nothing outside the engine room knows which one it has.
 ``namespace`` (the default where it can be had) puts the listening socket and a DNS responder into
-the sandbox's own network namespace; ``bridge`` is the fallback (its module says what it lacks).
+the sandbox's own network namespace; ``bridge`` is the fallback on this machine, ``relay`` the one
+for an engine elsewhere (their modules say what they lack).
 """
 
 from __future__ import annotations
@@ -14,17 +15,22 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any, Literal, Protocol
 
-from sandbox.engine.bridge import NOTICE, Attachable, BridgeLink
+from sandbox.engine import bridge, relay
+from sandbox.engine.bridge import Attachable, BridgeLink
 from sandbox.engine.client import Engine
 from sandbox.engine.dns import DnsResponder, EgressLog
 from sandbox.engine.failure import engine_errors
 from sandbox.engine.namespace import bound, inside, open_network
 from sandbox.engine.owner import Ownership
+from sandbox.engine.relay import RelayLink
 from sandbox.errors import ContainerGone, Unsupported
 from sandbox.evidence.records import EgressEvent
 from sandbox.progress import PlainProgress, Progress
 
-Isolation = Literal["namespace", "bridge"]
+Isolation = Literal["namespace", "bridge", "relay"]
+Wanted = Literal["auto", "namespace", "bridge", "relay"]
+NOTICES = {"bridge": bridge.NOTICE, "relay": relay.NOTICE}
+"""What is said once where sandboxes have less than ``namespace`` gives."""
 
 _LOOPBACK = "127.0.0.1"
 _DNS = (_LOOPBACK, 53)
@@ -154,23 +160,22 @@ class NamespaceLink:
             self._owned.close()
 
 
-def choose_isolation(
-    engine: Engine, isolation: Literal["auto", "namespace", "bridge"] = "auto"
-) -> Isolation:
+def choose_isolation(engine: Engine, isolation: Wanted = "auto") -> Isolation:
     """Decide which link ``open_link`` gives for the same arguments.
 
     Raises:
         Unsupported: ``namespace`` was asked for and cannot be had.
     """
-    if isolation == "bridge":
-        return "bridge"
-    if engine.info.can_enter_namespaces:
+    info = engine.info
+    if isolation in {"bridge", "relay"}:
+        return isolation
+    if info.can_enter_namespaces:
         return "namespace"
     if isolation == "auto":
-        return "bridge"
+        return "bridge" if info.is_local and not info.rootless else "relay"
     raise Unsupported(
-        f"the network namespaces of the engine at {engine.info.host} cannot be entered from here",
-        cure="run as root on the engine's own host, or choose the isolation 'bridge'",
+        f"the network namespaces of the engine at {info.host} cannot be entered from here",
+        cure="run as root on the engine's own host, or choose the isolation 'bridge' or 'relay'",
     )
 
 
@@ -179,7 +184,7 @@ def open_link(
     engine: Engine,
     owner: Ownership,
     *,
-    isolation: Literal["auto", "namespace", "bridge"] = "auto",
+    isolation: Wanted = "auto",
     progress: Progress | None = None,
 ) -> Iterator[ModelLink]:
     """Give the model link of one sandbox; everything of it is gone at the end.
@@ -189,15 +194,22 @@ def open_link(
     Raises:
         Unsupported: the isolation asked for, or any, cannot be had with this engine.
     """
-    if choose_isolation(engine, isolation) == "bridge":
-        (progress or PlainProgress()).say(NOTICE)
-        link: NamespaceLink | BridgeLink = BridgeLink(engine, owner)
-    else:
-        link = NamespaceLink(engine)
+    chosen = choose_isolation(engine, isolation)
+    if chosen in NOTICES:
+        (progress or PlainProgress()).say(NOTICES[chosen])
+    link = _made(chosen, engine, owner)
     try:
         yield link
     finally:
         link.close()
+
+
+def _made(
+    isolation: Isolation, engine: Engine, owner: Ownership
+) -> NamespaceLink | BridgeLink | RelayLink:
+    if isolation == "bridge":
+        return BridgeLink(engine, owner)
+    return RelayLink(engine, owner) if isolation == "relay" else NamespaceLink(engine)
 
 
 def _opened(undo: ExitStack, pid: int, container_id: str) -> int:

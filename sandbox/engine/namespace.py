@@ -75,7 +75,7 @@ def inside(network: int, make: Callable[[], T]) -> T:
         except PermissionError as error:
             raise Unsupported(
                 "this process may not enter network namespaces",
-                cure="run as root, or choose the isolation 'bridge'",
+                cure="run as root, or choose the isolation 'bridge' or 'relay'",
             ) from error
         return make()
 
@@ -120,5 +120,5 @@ def _gone(container_id: str) -> ContainerGone:
 def _not_ours(container_id: str, reason: str) -> Unsupported:
     return Unsupported(
         f"cannot enter the network namespace of container {container_id[:12]}: {reason}",
-        cure="run as root on the engine's own host, or choose the isolation 'bridge'",
+        cure="run as root on the engine's own host, or choose the isolation 'bridge' or 'relay'",
     )

@@ -84,6 +84,17 @@ class EngineRecord(Record):
     api_version: str
     cgroup_version: str | None = None
     storage_driver: str | None = None
+    product: str | None = None
+    rootless: bool | None = None
+
+
+class Guarantee(Record):
+    """One promise about sandboxes, on the engine at hand; ``holds`` None: nobody can tell there."""
+
+    name: str
+    holds: bool | None
+    reason: str
+    cure: str | None = None
 
 
 class AgentRecord(Record):
@@ -111,7 +122,8 @@ class CellRecord(Record):
     """Identity and circumstances of one cell (``cell.json``).
 
     ``phases`` are durations in seconds by name (sandbox, seed, activate, close, verify, release).
-    ``conditions`` name what the sandbox was made harder by than it is by default.
+    ``conditions`` name what the sandbox was made harder by than it is by default. ``guarantees``
+    say of each promise about sandboxes whether it holds on this engine.
     ``session_dir``, ``workdir`` and ``task_home`` are paths in the sandbox. Fields that were not
     known when a refused cell ended are None. ``earlier_attempts`` are the engine's failures that
     the cell was tried again after: a cell that has some is flaky.
@@ -130,7 +142,8 @@ class CellRecord(Record):
     completed_at: float
     interface: Literal["agent-session", "legacy"] | None = None
     agent: AgentRecord | None = None
-    isolation: Literal["namespace", "bridge"] | None = None
+    isolation: Literal["namespace", "bridge", "relay"] | None = None
+    guarantees: tuple[Guarantee, ...] = ()
     conditions: tuple[str, ...] = ()
     pin: HarnessPin | None = None
     image_record: ImageRecord | None = None

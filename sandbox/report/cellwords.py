@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from sandbox.evidence.folder import CellFiles
 from sandbox.report.cut import cut
+from sandbox.report.words import lacking
 
 
 def facts(files: CellFiles) -> Iterator[tuple[str, str]]:
@@ -23,7 +24,9 @@ def facts(files: CellFiles) -> Iterator[tuple[str, str]]:
         yield "image", f"{image.name}, {image.libc}, {image.arch}, uid {image.uid}"
         yield "image ID", image.image_id
     if cell.engine is not None:
-        yield "engine", f"{cell.engine.version} (API {cell.engine.api_version})"
+        product = f"{cell.engine.product} " if cell.engine.product else ""
+        yield "engine", f"{product}{cell.engine.version} (API {cell.engine.api_version})"
+    yield from (("not guaranteed", text) for text in lacking([cell]))
     yield "interface", f"{cell.interface or 'none'}, isolation {cell.isolation or 'none'}"
     for number, earlier in enumerate(cell.earlier_attempts, start=1):
         yield f"attempt {number}", f"the engine failed: {earlier.reason}"

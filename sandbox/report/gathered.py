@@ -40,12 +40,16 @@ class Findings:
 
 @dataclass(frozen=True)
 class Gathered:
-    """A judged run: its outcome, a line for each cell, what scenarios prove, and its findings."""
+    """A judged run: its outcome, a line for each cell, what scenarios prove, its findings.
+
+    ``lacks`` are the promises about sandboxes that did not hold where its cells ran.
+    """
 
     outcome: RunOutcome
     lines: tuple[CellLine, ...]
     proves: dict[str, str]
     findings: Findings
+    lacks: tuple[str, ...] = ()
 
 
 class Gathering:
@@ -57,6 +61,7 @@ class Gathering:
         self._lines: list[CellLine] = []
         self._same: dict[str, str] = {}
         self._proves: dict[str, str] = {}
+        self._lacks: dict[str, None] = {}
         self._unknown, self._known, self._retried = _Kept(), _Kept(), _Kept()
         self._urgent: list[Finding] = []
         self._total_urgent = 0
@@ -78,6 +83,7 @@ class Gathering:
         self._run_id = self._run_id or share.run_id
         if share.proves is not None:
             self._proves.setdefault(line.path[2], share.proves)
+        self._lacks.update(dict.fromkeys(share.lacks))
         for finding in share.findings:
             self._find(finding)
 
@@ -97,6 +103,7 @@ class Gathering:
                 total=sum(kind.total for kind in kinds),
                 total_urgent=self._total_urgent,
             ),
+            lacks=tuple(self._lacks),
         )
 
     def _shared(self, text: str) -> str:

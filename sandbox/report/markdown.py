@@ -49,6 +49,9 @@ def _head(run: Gathered, found: Matrix | None) -> Iterator[str]:
     yield f"{escape(totals(outcome))}; exit code {outcome.exit_code}."
     yield ""
     yield from _numbers(run) if found is None else _cells(run, found)
+    for text in run.lacks:
+        yield ""
+        yield f"Not guaranteed here: {escape(text)}."
     if outcome.stale or run.findings.total:
         yield ""
         yield "### Findings"

@@ -17,7 +17,7 @@ from sandbox.evidence.stale import Marks, marks
 from sandbox.report.ctrf import CtrfPiece, ctrf_piece
 from sandbox.report.jsonreport import cell_json
 from sandbox.report.junit import JunitPiece, junit_piece
-from sandbox.report.words import Finding, cell_label, findings, letters
+from sandbox.report.words import Finding, cell_label, findings, lacking, letters
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,8 @@ class CellShare:
 
     ``times`` are its start and end (None: not recorded), ``proves`` what its scenario proves,
     ``details`` what the page shows of it when it is opened, packed, ``cost`` its line of
-    ``timings.json``; both are empty where there are none.
+    ``timings.json``; both are empty where there are none. ``lacks`` are the promises that did not
+    hold where it ran.
     """
 
     line: CellLine
@@ -58,6 +59,7 @@ class CellShare:
     ctrf: CtrfPiece
     details: str = ""
     cost: str = ""
+    lacks: tuple[str, ...] = ()
 
 
 def cell_share(
@@ -87,4 +89,5 @@ def cell_share(
         ctrf=ctrf_piece(result),
         details=details,
         cost="" if times is None else cost_line(result.cell_id, cost(*times, peak_mib)),
+        lacks=lacking([record]),
     )

@@ -47,6 +47,10 @@ def report(
     large = len(run.lines) > most
     parts: list[RenderableType] = [_numbers(run)] if large else [*_tables(run, width)]
     parts += _findings(run, _MOST_FINDINGS if large else len([*run.findings]))
+    if run.lacks:
+        parts.append(Text(""))
+    for text in run.lacks:
+        parts.append(Text(f"not guaranteed here: {text}", style="yellow", overflow="fold"))
     parts.append(Text(""))
     parts.append(Text(totals(run.outcome), style="bold"))
     if results is not None:

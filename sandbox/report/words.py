@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+from sandbox.evidence.cell import CellRecord
 from sandbox.evidence.checks import CHECKS
 from sandbox.evidence.results import CellResult, CellState, RunOutcome
 from sandbox.evidence.verdict import CELL_RUN, Status, Verdict
@@ -78,6 +79,18 @@ def findings(cell: CellResult) -> Iterator[Finding]:
     """Yield every non-pass of a cell, and what was retried."""
     for verdict in (*cell.non_passes, *cell.retried):
         yield Finding(cell.cell_id, verdict)
+
+
+def lacking(cells: Iterable[CellRecord | None]) -> tuple[str, ...]:
+    """Return the promises that did not hold where these cells ran, or that nobody could tell."""
+    promises = (one for cell in cells if cell is not None for one in cell.guarantees)
+    return tuple(
+        dict.fromkeys(
+            f"{one.name}{' (not known)' if one.holds is None else ''}: {one.reason}"
+            for one in promises
+            if one.holds is not True
+        )
+    )
 
 
 def totals(run: RunOutcome) -> str:

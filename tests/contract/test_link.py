@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import socket
 import threading
@@ -138,8 +139,8 @@ def lab(engine: Engine, owner: Ownership, images: dict[str, str]) -> Lab:
 
 
 @contextmanager
-def echo(listener: socket.socket) -> Iterator[list[bytes]]:
-    """Answer every connection on ``listener`` with what it says, in capitals."""
+def echo(listener: socket.socket, *, whole: bool = False) -> Iterator[list[bytes]]:
+    """Answer every connection on ``listener`` with what it says (to its end), in capitals."""
     heard: list[bytes] = []
 
     def serve() -> None:
@@ -149,7 +150,7 @@ def echo(listener: socket.socket) -> Iterator[list[bytes]]:
             except OSError:
                 return
             with peer:
-                heard.append(peer.recv(100))
+                heard.append(peer.makefile("rb").read() if whole else peer.recv(100))
                 peer.sendall(heard[-1].upper())
 
     thread = threading.Thread(target=serve)
@@ -162,11 +163,11 @@ def echo(listener: socket.socket) -> Iterator[list[bytes]]:
 
 
 both_images = pytest.mark.parametrize("kind", ["alpine", "debian"])
-both_links = pytest.mark.parametrize("isolation", ["namespace", "bridge"])
+each_link = pytest.mark.parametrize("isolation", ["namespace", "bridge", "relay"])
 
 
 @both_images
-@both_links
+@each_link
 def test_the_sandbox_reaches_the_listener(lab: Lab, kind: str, isolation: str) -> None:
     with lab.linked(kind, isolation) as (link, inside):
         assert link.isolation == isolation
@@ -200,7 +201,7 @@ def test_looked_up_names_are_unknown_at_once_and_logged(lab: Lab, kind: str) -> 
 
 
 @both_images
-@both_links
+@each_link
 def test_localhost_is_loopback(lab: Lab, kind: str, isolation: str) -> None:
     with lab.linked(kind, isolation) as (link, inside):
         code, text = inside.sh("getent hosts localhost")
@@ -291,7 +292,7 @@ def test_the_container_may_die_while_the_link_is_open(lab: Lab) -> None:
     assert listener.fileno() == -1
 
 
-@both_links
+@each_link
 def test_an_error_while_the_sandbox_runs_leaves_nothing(lab: Lab, isolation: str) -> None:
     def fail() -> None:
         with lab.linked("alpine", isolation) as (link, _):
@@ -390,11 +391,26 @@ def test_a_bridge_with_a_sandbox_still_on_it_is_removed(lab: Lab) -> None:
         assert lab.engine.sdk.api.networks(filters=mine) == []
 
 
-def test_an_engine_elsewhere_has_no_link(lab: Lab) -> None:
+def test_an_engine_elsewhere_has_a_relay_and_no_other_link(lab: Lab) -> None:
     info = lab.engine.info.model_copy(update={"is_local": False, "can_enter_namespaces": False})
     away = Engine(lab.engine.sdk, info)
-    for isolation in ("auto", "bridge", "namespace"):
+    assert choose_isolation(away) == "relay"
+    for isolation in ("bridge", "namespace"):
         with pytest.raises(Unsupported) as caught, open_link(away, lab.owner, isolation=isolation):
             pass
         assert caught.value.cure is not None
         assert "engine's own host" in caught.value.cure
+
+
+def test_what_a_relay_carries(lab: Lab) -> None:
+    with lab.linked("alpine", "relay") as (link, inside):
+        assert not link.egress_observed
+        assert inside.sh("cut -d: -f1 /proc/net/dev | tail -n +3")[1].split() == ["lo"]
+        with echo(link.listen(), whole=True) as heard:
+            much = "head -c 3000000 /dev/zero | tr '\\0' a"
+            answer = f"{much} | nc -w 20 $1 $2 | sha256sum"
+            wanted = hashlib.sha256(b"A" * 3_000_000).hexdigest()
+            assert inside.sh(answer, link.host, str(link.port))[1].split()[0] == wanted
+            many = f"for i in 1 2 3 4 5 6 7 8; do ({GET['alpine']}) & done; wait"
+            assert inside.sh(many, link.host, str(link.port)) == (0, "HELLO" * 8)
+        assert len(heard) == 9

@@ -66,6 +66,9 @@ def engine(*, said: dict[str, Any] | None = None, **info: Any) -> Engine:
         "root_dir": "/",
         "is_local": True,
         "can_enter_namespaces": True,
+        "security": ("seccomp=default",),
+        "limits": {"memory": True, "swap": True, "pids": True},
+        "backing": "extfs",
         **info,
     }
     api = SimpleNamespace(info=lambda: words)
@@ -103,7 +106,8 @@ def look(
 def test_all_is_well(tmp_path: Path) -> None:
     findings = look(tmp_path)
     bad = {item.name for item in findings.values() if item.ok is not True}
-    assert bad <= {"cache", "engine disk", "control groups"}  # these are this host's own
+    own = {"cache", "engine disk", "control groups"}  # these are this host's
+    assert bad <= {*own, "guarantee 'disk limit'"}
     assert "docker 20.10.24" in findings["engine"].detail
     assert list((tmp_path / "cache").iterdir()) == []
 
@@ -148,11 +152,16 @@ def test_image_tools(tmp_path: Path, host: Host, waiting: list[str], ok: bool) -
     [
         pytest.param({}, True, id="root beside the engine"),
         pytest.param({"can_enter_namespaces": False}, None, id="docker group"),
-        pytest.param({"can_enter_namespaces": False, "is_local": False}, False, id="elsewhere"),
+        pytest.param({"can_enter_namespaces": False, "is_local": False}, None, id="elsewhere"),
     ],
 )
 def test_model_link(tmp_path: Path, info: dict[str, Any], ok: bool | None) -> None:
-    assert look(tmp_path, found=engine(**info))["model link"].ok is ok
+    findings = look(tmp_path, found=engine(**info))
+    assert findings["model link"].ok is ok
+    egress = findings["guarantee 'egress log'"]
+    assert (egress.ok, egress.detail.partition(":")[0]) == (
+        (True, "holds") if ok else (None, "does not hold")
+    )
 
 
 def test_an_engine_without_init_is_exit_5(tmp_path: Path) -> None:

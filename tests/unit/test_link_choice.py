@@ -15,7 +15,7 @@ from sandbox.engine.link import choose_isolation
 from sandbox.errors import EngineFailure, Unsupported
 
 
-def engine(api: Any = None, *, can_enter: bool = True) -> Engine:
+def engine(api: Any = None, *, can_enter: bool = True, **more: Any) -> Engine:
     info = EngineInfo(
         host="unix:///var/run/docker.sock",
         version="1",
@@ -27,8 +27,8 @@ def engine(api: Any = None, *, can_enter: bool = True) -> Engine:
         cgroup_driver="systemd",
         storage_driver="overlay2",
         root_dir="/var/lib/docker",
-        is_local=True,
         can_enter_namespaces=can_enter,
+        **{"is_local": True, **more},
     )
     return Engine(SimpleNamespace(api=api), info)
 
@@ -40,10 +40,16 @@ def engine(api: Any = None, *, can_enter: bool = True) -> Engine:
         ("auto", False, "bridge"),
         ("bridge", True, "bridge"),
         ("namespace", True, "namespace"),
+        ("relay", True, "relay"),
     ],
 )
 def test_choice(isolation: Any, can_enter: bool, chosen: str) -> None:
     assert choose_isolation(engine(can_enter=can_enter), isolation) == chosen
+
+
+@pytest.mark.parametrize("more", [{"is_local": False}, {"security": ("rootless",)}])
+def test_where_the_gateway_is_not_this_host_a_relay_passes_calls_on(more: dict[str, Any]) -> None:
+    assert choose_isolation(engine(can_enter=False, **more)) == "relay"
 
 
 def test_a_namespace_that_cannot_be_entered_is_unsupported() -> None:

@@ -14,7 +14,8 @@ from sandbox.evidence.verdict import (
 )
 from sandbox.evidence.view import CellEvidence
 
-_ALLOWED = {"namespace": {"lo"}, "bridge": {"lo", "eth0"}}
+_ALLOWED = {"namespace": {"lo"}, "bridge": {"lo", "eth0"}, "relay": {"lo"}}
+_WITHOUT_A_LOG = frozenset({"bridge", "relay"})
 
 
 @check(
@@ -52,8 +53,8 @@ def model_reached_only_through_link(cell: CellEvidence) -> Outcome:
 )
 def egress_quiet(cell: CellEvidence) -> Outcome:
     """Nobody in the sandbox asked for a name."""
-    if cell.cell.isolation == "bridge" and not cell.files.egress:
-        return not_applicable("the bridge link does not log names")
+    if cell.cell.isolation in _WITHOUT_A_LOG and not cell.files.egress:
+        return not_applicable(f"the {cell.cell.isolation} link does not log names")
     names = sorted({event.name for event in cell.egress})
     if names:
         more = f" and {len(names) - 5} more" if len(names) > 5 else ""

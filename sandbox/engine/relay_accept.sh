@@ -1,0 +1,20 @@
+#!/bin/sh
+# Takes one connection, which is standard input and output: makes two pipes for it, says their
+# number on standard error, and copies until the other end of the pipes has said all.
+set -u
+
+main() {
+    cd /tmp || exit 1
+    rm -f "$$.in" "$$.out"
+    mkfifo "$$.in" "$$.out" || exit 1
+    printf '%s\n' "$$" >&2
+    {
+        cat <"$$.in"
+        rm -f "$$.in" "$$.out"
+        kill -9 0 # what still waits for the peer goes too, and with it the connection
+    } 2>/dev/null &
+    cat >"$$.out" 2>/dev/null
+    wait
+}
+
+main "$@"
