@@ -94,6 +94,8 @@ class RelayLink:
         """Start the relay beside the sandbox."""
         if self._relay is not None or self._stopped.is_set():
             raise RuntimeError("a model link is attached once, before it is closed")
+        if isinstance(sandbox, Sandbox):
+            sandbox.before_removal(self._detach)
         silence_names(self._engine, sandbox)
         relay = Sandbox(
             self._engine,
@@ -105,6 +107,12 @@ class RelayLink:
         )
         relay.start()
         self._relay = relay
+
+    def _detach(self) -> None:
+        """Remove the relay, and with it every connection: Podman removes no sandbox before it."""
+        if self._relay is not None:
+            self._stopped.set()
+            self._relay.close()
 
     @property
     def port(self) -> int:
@@ -139,11 +147,10 @@ class RelayLink:
         return ()
 
     def close(self) -> None:
-        """Remove the relay, and with it every connection; a second call does nothing more."""
+        """Remove the relay and close the listeners; a second call does nothing more."""
         self._stopped.set()
         try:
-            if self._relay is not None:
-                self._relay.close()
+            self._detach()
         finally:
             for listener in self._listeners:
                 listener.close()

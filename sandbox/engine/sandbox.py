@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import secrets
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Protocol, Self
 
@@ -92,6 +93,7 @@ class Sandbox:
         self._keeper: Keeper | None = None
         self._state: Running | None = None
         self._facts: ImageFacts | None = None
+        self._dependents = ExitStack()
         self._life = threading.RLock()
         self._facts_lock = threading.Lock()
 
@@ -158,8 +160,15 @@ class Sandbox:
             if self._state is not None:
                 self._state.executor.close()
             self._state = None
-            if self._keeper is not None:
-                self._keeper.discard()
+            try:
+                self._dependents.close()
+            finally:
+                if self._keeper is not None:
+                    self._keeper.discard()
+
+    def before_removal(self, remove: Callable[[], None]) -> None:
+        """Call ``remove`` in ``close``, before the container goes: for what depends on it."""
+        self._dependents.callback(remove)
 
     def exec(
         self,

@@ -1,4 +1,4 @@
-"""A road to the engine that can be cut: a Unix socket that forwards to another."""
+"""A road to the engine that can be cut: a Unix socket or a TCP port that forwards to its own."""
 
 from __future__ import annotations
 
@@ -14,16 +14,20 @@ from typing import Self
 class Severable:
     """Forwards connections until ``sever``; a context manager."""
 
-    def __init__(self, host: str) -> None:
+    def __init__(self, host: str, *, tcp: bool = False) -> None:
         self._target = host.removeprefix("unix://")
         self._folder = Path(tempfile.mkdtemp(prefix="kit-road-"))
-        self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._open: list[socket.socket] = []
-        self.address = f"unix://{self._folder}/socket"
+        if tcp:
+            self._listener = socket.create_server(("127.0.0.1", 0))
+            self.address = f"tcp://127.0.0.1:{self._listener.getsockname()[1]}"
+        else:
+            self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+            self._listener.bind(str(self._folder / "socket"))
+            self._listener.listen()
+            self.address = f"unix://{self._folder}/socket"
 
     def __enter__(self) -> Self:
-        self._listener.bind(str(self._folder / "socket"))
-        self._listener.listen()
         self._thread = threading.Thread(target=self._accept)
         self._thread.start()
         return self
