@@ -52,7 +52,7 @@ def _minutes(plan: tuple[CellSpec, ...], known: Registered) -> float:
 def _described(plan: tuple[CellSpec, ...], known: Registered) -> Iterator[dict[str, object]]:
     images, arch = image_definitions(), arch_of(platform.machine())
     for cell in plan:
-        where = images[cell.image].platform(arch)
+        where = images[cell.image].platform(images[cell.image].arch_on(arch))
         can = known.harnesses[cell.adapter].capabilities.on(where)
         yield {
             **cell.model_dump(),

@@ -85,7 +85,8 @@ def cells_of(
 
 def platform_of(engine: Engine, image: str) -> str:
     """Return the platform word of an image on this engine."""
-    return image_definition(image).platform(arch_of(engine.info.architecture))
+    found = image_definition(image)
+    return found.platform(found.arch_on(arch_of(engine.info.architecture)))
 
 
 def opened(copy: WorkingCopy, like: RuntimeLibrary, progress: Progress) -> RuntimeLibrary:

@@ -41,20 +41,26 @@ def read_image_words(words: Sequence[str], defined: Mapping[str, ImageDef]) -> I
     """Read the words of ``--image``; without one the default images are meant.
 
     A word with ``:``, ``/`` or ``@`` that is no file is a reference; ``all`` means all images that
-    can be made here: with a recipe, or with a locked base.
+    can be made here: with a recipe, or with a locked base. An emulated image is meant by its name
+    only.
 
     Raises:
         UsageError: a file cannot be read, or names an image that is not defined.
         PrerequisiteMissing: a defined image is named whose base is not locked.
     """
-    obtainable = tuple(name for name, item in defined.items() if item.is_obtainable)
+    lines = tuple(_lines_of_files(words, defined))
+    obtainable = tuple(
+        name
+        for name, item in defined.items()
+        if item.is_obtainable and (name in lines or not item.emulated)
+    )
     if not words:
         return ImageWords(
             known=obtainable, globs=tuple(name for name in obtainable if defined[name].default)
         )
     known = dict.fromkeys(obtainable)
     globs: list[str] = []
-    for word in _lines_of_files(words, defined):
+    for word in lines:
         if word == ALL:
             globs.append("*")
         elif word in defined or _WILD & set(word) or not _OF_A_REFERENCE & set(word):

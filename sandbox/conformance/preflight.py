@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from typing import Any
@@ -18,14 +18,14 @@ from sandbox.conformance.imagenotes import PROJECT_FILES, locale_of, notes
 from sandbox.conformance.prepare import find_image
 from sandbox.conformance.ways import choose_way, room_of
 from sandbox.engine.client import Engine
-from sandbox.engine.facts import ImageFacts
+from sandbox.engine.facts import ARCHITECTURES, ImageFacts
 from sandbox.engine.imagebuild.store import FoundImage
 from sandbox.engine.limits import DEFAULT_LIMITS, Limits
 from sandbox.engine.owner import Ownership
 from sandbox.engine.sandbox import Sandbox
 from sandbox.engine.still import still_facts
 from sandbox.errors import CouldNotFindOut, SandboxError, Unsupported
-from sandbox.evidence.preflight import ImagePreflight, PlaceFacts, PreflightReport
+from sandbox.evidence.preflight import ImagePreflight, Note, PlaceFacts, PreflightReport
 from sandbox.harnesses.base import Harness
 from sandbox.progress import PlainProgress, Progress
 
@@ -148,12 +148,21 @@ class _Looking:
         return ImagePreflight(
             **self._facts(facts),
             places=_places(look),
-            notes=notes(self.image, facts, project, at_home),
+            notes=(*self._emulated(facts), *notes(self.image, facts, project, at_home)),
             forecasts=tuple(
                 foretell(harness, self.library, facts, look, self._room)
                 for harness in self.harnesses.values()
             ),
         )
+
+    def _emulated(self, facts: ImageFacts) -> Iterator[Note]:
+        own = ARCHITECTURES.get(self.engine.info.architecture)
+        if facts.architecture != own:
+            yield Note(
+                kind="emulation",
+                subject=facts.architecture,
+                text=f"its programs run on {own} by an interpreter: several times slower",
+            )
 
     def _room(self, size: int) -> int:
         return room_of(size, choose_way("auto"), is_local=self.engine.info.is_local)

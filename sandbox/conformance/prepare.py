@@ -91,9 +91,10 @@ def prepare(
     arch = arch_of(engine.info.architecture)
     unpack = way == "mount" and engine.info.is_local
     pairs = {
-        (cell.adapter, image_definition(cell.image).platform(arch))
+        (cell.adapter, definition.platform(definition.arch_on(arch)))
         for cell in plan
         if cell.image not in given
+        for definition in (image_definition(cell.image),)
     }
     with ThreadPoolExecutor(max_workers=1, thread_name_prefix="runtimes") as pool:
         bundles = pool.submit(prepare_bundles, library, pairs, progress, unpack=unpack)

@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict
 
 from sandbox.cache import locked
 from sandbox.engine.client import Engine
+from sandbox.engine.emulation import require_emulation
 from sandbox.engine.imagebuild.built import BuiltImage, archive_path, built_image, find_built
 from sandbox.engine.imagebuild.commands import Host
 from sandbox.engine.imagebuild.definition import (
@@ -126,12 +127,17 @@ def ensure_image(
 
     Raises:
         Unsupported: the image is not made for the engine's architecture.
-        PrerequisiteMissing: a tool, a base image or a registry that has no substitute is missing.
+        PrerequisiteMissing: a tool, a base image or a registry that has no substitute is missing,
+            or the emulation of the image's architecture.
         FetchError: packages or the wheel cannot be read.
         IntegrityError: bytes are not the pinned ones, or the engine made another image of them.
         CacheUnusable, EngineFailure: no space; the engine's own failure.
     """
-    job = _job(definition, arch_of(engine.info.architecture), progress, host or Host())
+    own = arch_of(engine.info.architecture)
+    arch = definition.arch_on(own)
+    if arch != own:
+        require_emulation(engine.info, arch)
+    job = _job(definition, arch, progress, host or Host())
     store = EngineStore(engine)
     found = find_loaded(store, job)
     if found is None:
@@ -165,7 +171,8 @@ def build_image(
         )
     where = host or Host()
     return built_image(
-        _job(definition, arch or arch_of(where.machine), progress, where), again=again
+        _job(definition, arch or definition.arch_on(arch_of(where.machine)), progress, where),
+        again=again,
     )
 
 
@@ -183,7 +190,7 @@ def inspect_image(
 ) -> ImageInspection:
     """Collect what is known of one image, without making anything."""
     where = host or Host()
-    arch = arch_of(engine.info.architecture if engine else where.machine)
+    arch = definition.arch_on(arch_of(engine.info.architecture if engine else where.machine))
     job = Job(definition=definition, arch=arch, host=where, progress=PlainProgress(quiet=True))
     built = find_built(job) if definition.recipe is not None else None
     found = find_loaded(EngineStore(engine), job) if engine else None

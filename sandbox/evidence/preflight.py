@@ -32,7 +32,7 @@ class Note(Record):
 
     kind: Literal[
         "entrypoint", "command", "healthcheck", "volume", "environment", "project", "user", "place",
-        "locale", "tools",
+        "locale", "tools", "emulation",
     ]  # fmt: skip
     subject: str
     text: str

@@ -141,7 +141,8 @@ class ImageDef(Part):
     ``source`` says which way is taken: ``recipe`` (no registry), ``registry`` (the Dockerfile), or
     ``auto``: the registry where it answers, else the recipe. ``expect`` pins the image ID per
     architecture where the recipe's bytes are pinned. ``default`` images are the ones that are
-    prepared and run when none is named.
+    prepared and run when none is named; ``emulated`` ones are for another architecture than the
+    engine's may be, and are meant by their name only.
     """
 
     folder: Path
@@ -152,6 +153,7 @@ class ImageDef(Part):
     architectures: tuple[Arch, ...] = Field(min_length=1)
     source: Literal["recipe", "registry", "auto"]
     default: bool = False
+    emulated: bool = False
     config: Settings = Settings()
     recipe: BootstrapRecipe | DiskRecipe | DerivedRecipe | None = Field(None, discriminator="kind")
     layout: Layout = Layout()
@@ -188,6 +190,10 @@ class ImageDef(Part):
     def is_obtainable(self) -> bool:
         """Say whether it can be made: it has a recipe, or its base is locked."""
         return self.recipe is not None or (self.registry is not None and bool(self.registry.digest))
+
+    def arch_on(self, engine: Arch) -> Arch:
+        """Say which variant an engine of that architecture gets: its own, or an emulated one."""
+        return self.architectures[0] if self.emulated else engine
 
     def platform(self, arch: Arch) -> str:
         """Give the platform word, as ``linux-x64-musl``; no runtime has ``linux-x64-none``."""
