@@ -19,7 +19,7 @@ from sandbox.progress import PlainProgress
 from sandbox.runtimes.doctor import registry_findings
 from sandbox.runtimes.library import RuntimeLibrary, VerifyEntry
 
-_WORDS = {True: ("ok", "green"), False: ("MISSING", "bold red"), None: ("unknown", "yellow")}
+_WORDS = {True: ("ok", "green"), False: ("MISSING", "bold red"), None: ("limited", "yellow")}
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

@@ -38,6 +38,15 @@ _NO_RESOLVER = (
 _REMOVE_DEADLINE_S = 10.0
 _REMOVE_PAUSE_S = 0.1
 _BUSY = (403, 409)
+LOOPBACK_RESOLVER = {
+    "dns": ["127.0.0.1"],
+    "dns_opt": ["timeout:1", "attempts:1"],
+    "dns_search": ["."],
+}
+"""Options of a container whose names end on its own loopback.
+
+No search domain: the engine would copy the host's, and with it names that differ from host to host.
+"""
 
 
 class Attachable(Protocol):
@@ -103,12 +112,7 @@ class BridgeLink:
 
     def create_options(self) -> dict[str, Any]:
         """Return the container's network options; its resolver is an address with nobody on it."""
-        return {
-            "network_mode": self._name,
-            "dns": ["127.0.0.1"],
-            "dns_opt": ["timeout:1", "attempts:1"],
-            "dns_search": ["."],
-        }
+        return {"network_mode": self._name, **LOOPBACK_RESOLVER}
 
     def attach(self, sandbox: Attachable) -> None:
         """Make lookups fail at once; the engine attached the sandbox when it was created."""

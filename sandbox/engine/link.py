@@ -16,7 +16,7 @@ from contextlib import ExitStack, contextmanager
 from typing import Any, Literal, Protocol
 
 from sandbox.engine import bridge, relay
-from sandbox.engine.bridge import Attachable, BridgeLink
+from sandbox.engine.bridge import LOOPBACK_RESOLVER, Attachable, BridgeLink
 from sandbox.engine.client import Engine
 from sandbox.engine.dns import DnsResponder, EgressLog
 from sandbox.engine.failure import engine_errors
@@ -99,17 +99,8 @@ class NamespaceLink:
         self._closed = False
 
     def create_options(self) -> dict[str, Any]:
-        """Ask for no network, and for the responder of this link as the only resolver.
-
-        No search domain: the engine would copy the host's, and with it names that differ from
-        host to host.
-        """
-        return {
-            "network_mode": "none",
-            "dns": [_LOOPBACK],
-            "dns_opt": ["timeout:1", "attempts:1"],
-            "dns_search": ["."],
-        }
+        """Ask for no network, and for the responder of this link as the only resolver."""
+        return {"network_mode": "none", **LOOPBACK_RESOLVER}
 
     def attach(self, sandbox: Attachable) -> None:
         """Enter the sandbox's network namespace and answer its DNS from now on."""

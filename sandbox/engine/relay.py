@@ -21,7 +21,7 @@ from collections.abc import Callable, Mapping
 from contextlib import closing, suppress
 from typing import Any, Literal
 
-from sandbox.engine.bridge import Attachable, silence_names
+from sandbox.engine.bridge import LOOPBACK_RESOLVER, Attachable, silence_names
 from sandbox.engine.client import Engine
 from sandbox.engine.failure import FOREIGN, engine_errors
 from sandbox.engine.images import ensure_image, image_definition
@@ -83,12 +83,7 @@ class RelayLink:
 
     def create_options(self) -> dict[str, Any]:
         """Ask for no network, and for a resolver that is not there."""
-        return {
-            "network_mode": "none",
-            "dns": [_LOOPBACK],
-            "dns_opt": ["timeout:1", "attempts:1"],
-            "dns_search": ["."],
-        }
+        return {"network_mode": "none", **LOOPBACK_RESOLVER}
 
     def attach(self, sandbox: Attachable) -> None:
         """Start the relay beside the sandbox."""

@@ -6,34 +6,17 @@ from typing import Any
 
 import pytest
 
-from sandbox.engine.client import EngineInfo, security_options
+from sandbox.engine.client import security_options
 from sandbox.engine.guarantees import guarantees
 from sandbox.engine.link import Isolation
 from sandbox.evidence.cell import Guarantee
 from sandbox.report.words import lacking
 from tests.broken.goodcells import good
-
-BEST: dict[str, Any] = {
-    "host": "unix:///var/run/docker.sock",
-    "version": "20.10.24",
-    "api_version": "1.41",
-    "product": "docker",
-    "architecture": "x86_64",
-    "kernel": "6.1",
-    "cgroup_version": 2,
-    "cgroup_driver": "systemd",
-    "storage_driver": "overlay2",
-    "root_dir": "/var/lib/docker",
-    "is_local": True,
-    "can_enter_namespaces": True,
-    "security": ("seccomp=builtin",),
-    "limits": {"memory": True, "swap": True, "pids": True},
-    "backing": "extfs",
-}
+from tests.unit.test_doctor import engine
 
 
 def held(isolation: Isolation = "namespace", **facts: Any) -> dict[str, bool | None]:
-    found = guarantees(EngineInfo(**{**BEST, **facts}), isolation)
+    found = guarantees(engine(**facts).info, isolation)
     for one in found:
         assert one.reason
         assert one.holds or one.cure, one
