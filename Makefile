@@ -4,6 +4,8 @@ SHELL := /bin/sh
 VENV := .venv
 BIN := $(VENV)/bin
 SANDBOX := $(BIN)/sandbox
+# Without bytecode files every process compiles all modules and tests again: half of `test-unit`.
+unexport PYTHONDONTWRITEBYTECODE
 # Files of tests run side by side, one process a core; a file's tests stay together.
 PYTEST := $(BIN)/python -m pytest -n auto --dist loadfile
 SHELL_FILES = $$(git ls-files '*.sh' .ci)

@@ -47,6 +47,8 @@ build() {
             "see pip's message above; a mirror is set with pip config or PIP_INDEX_URL"
     $pip install --no-deps --no-build-isolation --editable "$root"
     printf '%s\n' "$wanted" >"$folder/.ready"
+    # So that commands start quickly also where Python may write no bytecode.
+    "$folder/bin/python" -m compileall -q "$root/sandbox" >&2 || :
 }
 
 main() {
