@@ -11,7 +11,8 @@ from pathlib import Path
 import httpx
 import pytest
 
-from sandbox.model import ModelServer, Script
+from sandbox.model.script import Script
+from sandbox.model.server import ModelServer
 
 
 @dataclass

@@ -1,6 +1,6 @@
 """Scripted steps that really run in a folder."""
 
-from sandbox.model import ToolStep
+from sandbox.model.script import ToolStep
 
 
 def tool(number: int, exit_code: int | None = 0) -> ToolStep:

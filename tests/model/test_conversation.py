@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from sandbox.evidence.tally import digest_of
-from sandbox.model import HoldStep, ParallelToolStep, Script, StatusFault, TextStep, ToolStep
+from sandbox.model.faults import StatusFault
+from sandbox.model.script import HoldStep, ParallelToolStep, Script, TextStep, ToolStep
 from tests.model.agent import DIALECTS, TOOL_NAMES, Agent, Name
 from tests.model.conftest import Serve, Served
 from tests.model.steps import tool

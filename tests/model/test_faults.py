@@ -11,18 +11,17 @@ import httpx
 import pytest
 
 from sandbox.evidence.tally import digest_of
-from sandbox.model import (
+from sandbox.model.faults import (
     CutFault,
     EmptyFault,
     Fault,
     LengthFault,
     MalformedFault,
-    Script,
     StallFault,
     StatusFault,
     StreamErrorFault,
-    TextStep,
 )
+from sandbox.model.script import Script, TextStep
 from tests.model.agent import DIALECTS, Agent, Name
 from tests.model.conftest import Serve, Served
 from tests.model.steps import tool

@@ -10,15 +10,14 @@ import pytest
 
 from sandbox.evidence.capture import capture, is_completed
 from sandbox.evidence.tally import digest_of
-from sandbox.model import (
+from sandbox.model.faults import (
     CutFault,
     LengthFault,
     MalformedFault,
-    Script,
     StatusFault,
     StreamErrorFault,
-    TextStep,
 )
+from sandbox.model.script import Script, TextStep
 from sandbox.model.wire import MAX_BODY
 from tests.model.agent import Agent
 from tests.model.conftest import Serve, Served

@@ -16,10 +16,12 @@ import pytest
 from sandbox.errors import CouldNotFindOut
 from sandbox.evidence.records import Exchange
 from sandbox.evidence.tally import digest_of
-from sandbox.model import HoldStep, ModelServer, Script, StallFault, TextStep
 from sandbox.model.app import ModelApp
 from sandbox.model.capture import Capture
 from sandbox.model.director import Director
+from sandbox.model.faults import StallFault
+from sandbox.model.script import HoldStep, Script, TextStep
+from sandbox.model.server import ModelServer
 from sandbox.model.tally import Tally
 from sandbox.model.wire import MAX_BODY
 from tests.model.agent import Agent
