@@ -111,6 +111,8 @@ def test_the_check_catches_its_defect(defect: Defect, tmp_path: Path) -> None:
     assert errors == {}
     assert failed.get(defect.check), f"{defect.check} did not see it; failed: {failed}"
     assert set(failed) - {defect.check} <= defect.also, failed
+    for verdict in found.verdicts:
+        assert len(verdict.reason) < 600, f"too long for a terminal: {verdict}"
 
 
 FILES = {
@@ -140,11 +142,3 @@ def test_a_torn_file_fails_and_never_crashes(name: str, tmp_path: Path) -> None:
     assert found.state is CellState.FAIL
     schema = next(v for v in found.verdicts if v.check == "row_schema")
     assert name in schema.reason
-
-
-def test_reasons_are_short_enough_for_a_terminal(tmp_path: Path) -> None:
-    for number, defect in enumerate(DEFECTS):
-        folder = write(tmp_path / str(number), defect.files())
-        defect.spoil(folder)
-        for verdict in judged(folder).verdicts:
-            assert len(verdict.reason) < 600, verdict

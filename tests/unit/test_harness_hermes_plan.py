@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -121,7 +122,7 @@ def test_nothing_talks_to_anybody_else() -> None:
 def test_the_prompt_arrives_byte_for_byte(prompt: str, tmp_path: Path) -> None:
     made = plan(str(tmp_path), prompt=prompt)
     write(made)
-    show = ["python3", "-c", "import sys; sys.stdout.buffer.write(sys.argv[-1].encode())"]
+    show = [sys.executable, "-ISc", "import sys; sys.stdout.buffer.write(sys.argv[-1].encode())"]
     argv = [*made.argv[:5], *show]
     ended = subprocess.run(argv, capture_output=True, check=True)
     assert ended.stdout.decode() == f"--query={prompt}"
