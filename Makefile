@@ -88,7 +88,7 @@ sweep: venv ## remove containers, networks and volumes that dead runs left
 lock-python: venv ## write installers/requirements.lock from pyproject.toml
 	@$(BIN)/python -m pip --quiet install uv
 	@{ head -n 2 installers/requirements.lock; \
-	   $(BIN)/uv pip compile --quiet --universal --generate-hashes --extra dev --python-version 3.11 \
+	   $(BIN)/uv pip compile --quiet --universal --generate-hashes --extra dev --extra dask --python-version 3.11 \
 	   --no-header --no-annotate pyproject.toml; } > installers/requirements.lock.new
 	@mv installers/requirements.lock.new installers/requirements.lock
 
