@@ -84,7 +84,7 @@ def _attempt(spec: CellSpec, world: World, earlier: list[Refusal]) -> _Tried:
     """Try a cell once, with all that earlier attempts met; their scratch folders are gone."""
     cell = _Cell(spec, world)
     started = time.time()
-    before = tuple(earlier)
+    before = (*world.earlier, *earlier)
     try:
         files = cell.files(started)
     except SandboxError as error:

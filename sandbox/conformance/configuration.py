@@ -38,9 +38,7 @@ def configuration(
     """
     shown = {cell.image for cell in plan} & set(images)
     used = {f"{cell.adapter} {images[cell.image].platform}" for cell in plan if cell.image in shown}
-    pins = {
-        f"{one.harness} {one.platform}": f"{one.version} sha256:{one.sha256}" for one in runtimes
-    }
+    pins = pins_by_platform(runtimes)
     return RunConfiguration(
         profile=profile,
         plan=tuple(cell.cell_id for cell in plan),
@@ -57,6 +55,13 @@ def configuration(
         },
         agent=agent,
     )
+
+
+def pins_by_platform(runtimes: Iterable[RuntimeEntry]) -> dict[str, str]:
+    """Return version and bundle of locked runtimes by ``harness platform``."""
+    return {
+        f"{one.harness} {one.platform}": f"{one.version} sha256:{one.sha256}" for one in runtimes
+    }
 
 
 def scenario_digest(scenario: Scenario) -> str:

@@ -14,7 +14,7 @@ from sandbox.conformance.ways import Way
 from sandbox.engine.client import Engine
 from sandbox.engine.images import LoadedImage
 from sandbox.engine.link import Wanted
-from sandbox.evidence.cell import ServerChoice
+from sandbox.evidence.cell import Refusal, ServerChoice
 from sandbox.harnesses.base import Capabilities, Harness
 from sandbox.progress import Progress
 from sandbox.runtimes.collection import RuntimeCollection
@@ -52,6 +52,7 @@ class World:
     runtimes get into sandboxes; ``volumes`` are what they are mounted from where the engine does
     not see this machine's files (``run_plan`` makes them). ``conditions`` are what sandboxes are
     made harder by (``conditions.CONDITIONS``). ``cancel`` is set when the run is to end early.
+    ``earlier`` are attempts at the cells that were lost before this one.
     """
 
     engine: Engine
@@ -67,4 +68,5 @@ class World:
     volumes: RuntimeVolumes | None = None
     conditions: tuple[str, ...] = ()
     retries: int = 1
+    earlier: tuple[Refusal, ...] = ()
     cancel: threading.Event = field(default_factory=threading.Event)
