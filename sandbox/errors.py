@@ -10,6 +10,7 @@ SandboxError
 │   ├── IntegrityError         4   bytes are not the pinned ones
 │   ├── FetchError             4   a registry could not be read (see ``retryable``)
 │   │   └── NotServed          4   a registry answers, and does not hold what is asked for
+│   ├── ClusterLost            4   the cluster's scheduler or its last worker is gone
 │   └── InstallError           4   the installer refused or its result is not the pin
 ├── Unsupported                4   this combination cannot work, with reason and cure
 ├── PrerequisiteMissing        5   engine, tool, pin or space is missing, with the cure
@@ -99,6 +100,10 @@ class FetchError(CouldNotFindOut, ConnectionError):
 
 class NotServed(FetchError):
     """A registry answers, and does not hold what is asked for."""
+
+
+class ClusterLost(CouldNotFindOut):
+    """The cluster's scheduler or its last worker is gone; what came until then is kept."""
 
 
 class InstallError(CouldNotFindOut):

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from sandbox.commands.agent import add_agent, remote_agent
+from sandbox.commands.cluster import expect_cluster, run_remotely
 from sandbox.commands.conditions import add_conditions
 from sandbox.commands.engine import add_engine, leaving_nothing, open_engine
 from sandbox.commands.folders import RESULTS, new_folder
@@ -26,10 +27,10 @@ from sandbox.conformance.heap import give_big_blocks_back
 from sandbox.conformance.prepare import prepare
 from sandbox.conformance.room import default_jobs
 from sandbox.conformance.runner import run_plan
-from sandbox.conformance.ways import choose_way
+from sandbox.conformance.ways import Way, choose_way
 from sandbox.conformance.world import RemoteAgent, World
 from sandbox.engine.link import NOTICES, choose_isolation
-from sandbox.errors import ExitCode, Interrupted, UsageError
+from sandbox.errors import ClusterLost, ExitCode, Interrupted, UsageError
 from sandbox.evidence.folder import attempt_folder
 from sandbox.harnesses.registry import registered
 from sandbox.progress import Progress, progress
@@ -65,6 +66,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
         choices=("auto", "copy", "mount"),
         help="how runtimes get into sandboxes (default: mount)",
     )
+    parser.add_argument(
+        "--scheduler",
+        metavar="ADDRESS",
+        help="run the cells on the workers of this Dask scheduler, as tcp://host:8786 "
+        "(docs/scale.md; needs the extra sandbox[dask])",
+    )
     add_conditions(parser)
     add_gate(parser)
     add_agent(parser)
@@ -77,22 +84,24 @@ def run(arguments: argparse.Namespace) -> ExitCode:
     remote = remote_agent(arguments)
     request = requested(arguments, None if remote is None else remote.tested)
     known = baseline(arguments.baseline)
+    if arguments.scheduler is not None:
+        expect_cluster(arguments.scheduler, agent=arguments.agent_url)
     if arguments.jobs is not None and arguments.jobs < 1:
         raise UsageError(f"--jobs {arguments.jobs}: at least one cell at a time")
     give_big_blocks_back()
     folder = _folder(request, arguments)
-    interrupted: Interrupted | None = None
+    ended: Interrupted | ClusterLost | None = None
     try:
         with progress(quiet=arguments.quiet) as shown:
             _run(request, arguments, folder, shown, remote)
-    except Interrupted as error:
-        interrupted = error
+    except (Interrupted, ClusterLost) as error:
+        ended = error
     except BaseException:
         _remove_if_empty(folder)
         raise
     code = conclude(folder, known=known, as_json=arguments.json, gate=arguments.gate)
-    if interrupted is not None:
-        raise interrupted
+    if ended is not None:
+        raise ended
     return code
 
 
@@ -109,7 +118,9 @@ def _run(
         if isolation in NOTICES:
             shown.say(NOTICES[isolation])
         way = choose_way(request.install)
-        images = prepare(engine, None if remote else library, request.cells, shown, way)
+        # a client of a cluster runs nothing: it needs the bundles, not what they unpack to
+        unpacked: Way = way if arguments.scheduler is None else "copy"
+        images = prepare(engine, None if remote else library, request.cells, shown, unpacked)
         record = request.record(
             configuration(
                 request.plan,
@@ -146,7 +157,12 @@ def _run(
                 attempt.folder.mkdir(parents=True, exist_ok=True)
                 cells = missing(attempt.folder, request.cells)
                 make_room(attempt.folder, cells)
-                run_plan(cells, attempt, record=record, jobs=jobs, estimates=known_costs)
+                if arguments.scheduler is None:
+                    run_plan(cells, attempt, record=record, jobs=jobs, estimates=known_costs)
+                    continue
+                run_remotely(
+                    cells, attempt, record, known, address=arguments.scheduler, costs=known_costs
+                )
 
 
 def _folder(request: Request, arguments: argparse.Namespace) -> Path:

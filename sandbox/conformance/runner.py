@@ -77,12 +77,13 @@ def _run_all(
         pool = ThreadPoolExecutor(max_workers=jobs, thread_name_prefix="cell")
         try:
             for finished in _finished(pool, queue, world, run, jobs=jobs):
-                _show(finished.result(), world, step, pace)
+                show_ended(finished.result(), world, step, pace)
         finally:
             pool.shutdown(wait=True, cancel_futures=True)
 
 
-def _show(record: CellRecord, world: World, step: Step, pace: Pace) -> None:
+def show_ended(record: CellRecord, world: World, step: Step, pace: Pace) -> None:
+    """Tell people of a cell that ended, and how far the run is."""
     pace.ended(record)
     step.advance(1)
     step.note(str(pace))

@@ -23,7 +23,7 @@ from sandbox.runtimes.store import Store, proof_path
 
 Kind = Literal["artifact", "bundle", "tree", "tool", "proof", "image", "wheel"]
 _BESIDE = (".lock", ".use", ".ok")
-_SCRATCH = (".tree-", ".resolve-", ".bench-")
+_SCRATCH = (".tree-", ".resolve-", ".bench-", ".arrive-")
 
 
 @dataclass(frozen=True, kw_only=True)

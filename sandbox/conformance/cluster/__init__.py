@@ -1,0 +1,1 @@
+"""A plan on many hosts: a Dask cluster whose workers have engines of their own."""
