@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Literal
 
 from sandbox.conformance.plan import CellSpec
 from sandbox.conformance.ways import Way
 from sandbox.engine.images import LoadedImage
+from sandbox.engine.link import Wanted
 from sandbox.errors import UsageError
 from sandbox.evidence.cell import Refusal, RunConfiguration
 from sandbox.evidence.records import Record
@@ -28,7 +28,7 @@ class CellJob(Record):
     image_content: str
     pin: str | None
     scenario: str
-    isolation: Literal["auto", "namespace", "bridge"] = "auto"
+    isolation: Wanted = "auto"
     way: Way = "mount"
     conditions: tuple[str, ...] = ()
     retries: int = 1
@@ -42,7 +42,7 @@ def make_jobs(
     run_id: str,
     images: Mapping[str, LoadedImage],
     contents: Mapping[str, str],
-    isolation: Literal["auto", "namespace", "bridge"],
+    isolation: Wanted,
     way: Way,
 ) -> tuple[CellJob, ...]:
     """Return the jobs of a plan's cells in a run of that configuration.
