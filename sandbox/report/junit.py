@@ -12,12 +12,14 @@ import re
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
-from xml.sax.saxutils import quoteattr
+from html import escape
 
 from sandbox.evidence.results import CellResult, RunOutcome, StaleEntry, split_id
 from sandbox.evidence.verdict import Status, Verdict
 
 _NOT_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+_SPACES = {ord(space): f"&#{ord(space)};" for space in "\t\n\r"}
+"""In an attribute these would be read as plain spaces."""
 _COUNTED = {"tests": "", "failures": "failure", "errors": "error", "skipped": "skipped"}
 """What suites count, and the element in a case that makes it count."""
 
@@ -110,4 +112,4 @@ def _stale(entry: StaleEntry) -> _Case:
 
 def _quoted(text: str) -> str:
     """Return an attribute's value; what XML 1.0 cannot hold is replaced."""
-    return quoteattr(_NOT_XML.sub("\ufffd", text))
+    return f'"{escape(_NOT_XML.sub(chr(0xFFFD), text)).translate(_SPACES)}"'
