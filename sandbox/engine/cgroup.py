@@ -118,6 +118,14 @@ class ContainerCgroups:
         root = next(iter(self.paths.values()))
         return frozenset(pid for place in [root, *_below(root)] for pid in pids_in(place))
 
+    def are_frozen(self) -> bool:
+        """Tell whether the container's processes are stopped, as those of a paused one are."""
+        state = _read(self.paths.get("freezer"), "freezer.state") or "THAWED"
+        return (
+            state.strip() != "THAWED"
+            or _count(self.paths.get(UNIFIED), "cgroup.events", "frozen") == 1
+        )
+
     def use(self) -> ResourceUse:
         """Read what the container has used so far."""
         memory, unified = self.paths.get("memory"), self.paths.get(UNIFIED)

@@ -18,6 +18,7 @@ from sandbox.engine.command import Command
 from sandbox.engine.framing import carries, request
 from sandbox.engine.inside import Inside
 from sandbox.engine.lane import Lane
+from sandbox.engine.observer import HostObserver
 from sandbox.engine.output import Sink
 from sandbox.engine.place import HostLocator
 from sandbox.engine.processes import KEPT_SHELL
@@ -65,6 +66,8 @@ class Channel:
             command.stdin is None
             and isinstance(inside.tracker, CgroupTracker)
             and isinstance(inside.locator, HostLocator)
+            and isinstance(inside.observer, HostObserver)
+            and not inside.observer.is_paused()  # the engine refuses, and says why
             and carries(command.env)
             and len(request("", command.argv, folder="", env=command.env)) <= MOST_BYTES
         )

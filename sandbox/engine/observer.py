@@ -30,6 +30,10 @@ class HostObserver:
         """List the processes, by pid."""
         return from_host(self._cgroups.members())
 
+    def is_paused(self) -> bool:
+        """Tell whether the sandbox's processes are stopped."""
+        return self._cgroups.are_frozen()
+
     def use(self) -> ResourceUse:
         """Give what was used so far."""
         return self._cgroups.use()

@@ -109,6 +109,18 @@ def test_the_surest_hierarchy_is_chosen(kernel: Path) -> None:
     assert ContainerCgroups({}).tracking_root() is None
 
 
+def test_a_paused_container_is_told_by_either_version(kernel: Path) -> None:
+    groups = ContainerCgroups.of(7, ID, proc=kernel / "proc")
+    assert not groups.are_frozen()
+    for state, frozen in (("THAWED", False), ("FREEZING", True), ("FROZEN", True)):
+        (groups.paths["freezer"] / "freezer.state").write_text(f"{state}\n")
+        assert groups.are_frozen() is frozen
+    unified = ContainerCgroups({"": groups.paths[""]})
+    for count in (0, 1):
+        (groups.paths[""] / "cgroup.events").write_text(f"populated 1\nfrozen {count}\n")
+        assert unified.are_frozen() is bool(count)
+
+
 def test_use_by_version_1(kernel: Path) -> None:
     groups = ContainerCgroups.of(7, ID, proc=kernel / "proc")
     (groups.paths["memory"] / "memory.max_usage_in_bytes").write_text("4096\n")
