@@ -5,7 +5,9 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 
+from sandbox.commands.workroom import workroom
 from sandbox.engine.client import Engine
 from sandbox.engine.host import ensure_engine
 from sandbox.engine.sweep import SweepReport, sweep
@@ -22,19 +24,18 @@ def add_engine(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def open_engine(arguments: argparse.Namespace, progress: Progress) -> Engine:
-    """Return a connected, swept engine; a context manager.
+@contextmanager
+def open_engine(arguments: argparse.Namespace, progress: Progress) -> Iterator[Engine]:
+    """Give a connected, swept engine, and this process a ``workroom`` for its temporary files.
 
     Raises:
         PrerequisiteMissing: no engine answers, and none may or can be started.
+        CacheUnusable: no temporary folder can be written.
     """
-    engine = ensure_engine(progress) if arguments.ensure_engine else Engine.connect()
-    try:
+    connect = partial(ensure_engine, progress) if arguments.ensure_engine else Engine.connect
+    with workroom(), connect() as engine:
         say_swept(sweep(engine), progress)
-    except BaseException:
-        engine.close()
-        raise
-    return engine
+        yield engine
 
 
 @contextmanager

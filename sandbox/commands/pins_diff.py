@@ -18,6 +18,7 @@ from sandbox.commands.pins_cells import (
     said_version,
     sizes,
 )
+from sandbox.commands.workroom import workroom
 from sandbox.engine.client import Engine
 from sandbox.errors import ExitCode, NothingSelected, UsageError
 from sandbox.progress import Progress, progress
@@ -34,6 +35,7 @@ def run(arguments: argparse.Namespace) -> ExitCode:
     with (
         progress() as shown,
         RuntimeLibrary(arguments.base, progress=shown) as old,
+        workroom(),
         working_copy(load_pins(path), path) as copy,
     ):
         old.lock()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import datetime as dt
 import secrets
-import shutil
 import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Literal
 
+from sandbox.cache import remove
 from sandbox.commands.folders import RESULTS, record_of
 from sandbox.commands.reporting import baseline, failing
 from sandbox.commands.selection import DEFAULT_PROFILE, is_selective, selected
@@ -139,11 +139,17 @@ def missing(run: Path, cells: Sequence[CellSpec]) -> tuple[CellSpec, ...]:
 
 
 def make_room(run: Path, cells: Sequence[CellSpec]) -> None:
-    """Remove what is left of cells that are to be run again."""
+    """Remove what is left of cells that are to be run again, and what a killed run left unready.
+
+    A run's folder has one process that writes in it.
+    """
+    for pattern in (".cell-*", ".*.tmp-*", "cells/*/*/.*.tmp-*"):
+        for left in run.glob(pattern):
+            remove(left)
     for cell in cells:
         folder = cell_folder(run, cell.cell_id)
         if folder.exists():
-            shutil.rmtree(folder)
+            remove(folder)
 
 
 def _resumed(arguments: argparse.Namespace, agent: ServerChoice | None) -> Request:
