@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
@@ -59,9 +59,13 @@ class Place(Protocol):
         *,
         deadline_s: float,
         cwd: str | None = None,
+        env: Mapping[str, str] | None = None,
         apart: bool = False,
     ) -> Finished:
-        """Run a command to its end; ``apart`` from any shell it could end; raises EngineFailure."""
+        """Run a command to its end, with ``env`` added to its environment.
+
+        ``apart`` from any shell that it could end. Raises EngineFailure.
+        """
 
     def put(self, files: Sequence[PutFile] | Path, dest: str) -> None:
         """Write files into the folder ``dest``, owned by the task's user."""

@@ -29,6 +29,8 @@ ARGUMENTS_LIMIT = 2 * 1024 * 1024 - 64 * 1024  # a quarter of the usual 8 MiB st
 KILL_WAIT_S = 5.0  # as in the script
 MARGIN_S = 15.0  # for a busy machine, before the engine kills the supervisor itself
 
+_VARIABLE = "SUPERVISED_"
+"""How the names of variables begin that hold the command's; arguments are for all to read."""
 _REFUSED = 64  # before anything was launched
 _WRITE = """
 umask 277 && printf '%s' "$2" >"$1/supervisor.sh"
@@ -134,6 +136,7 @@ class Supervisor:
         ended = self._place.exec(
             self._argv(command, deadline_s),
             cwd="/",
+            env=_variables(command),
             deadline_s=deadline_s + self.stop_wait_s,
             apart=True,
         )
@@ -185,11 +188,10 @@ class Supervisor:
         return receipt
 
     def _argv(self, command: Command, deadline_s: float) -> list[str]:
-        env = [f"{name}={value}" for name, value in command.env.items()]
         return [
             *(*self._script, *self._common()),
             *("--cwd", command.cwd, "--deadline", f"{deadline_s:.2f}"),
-            *("--", *env, *command.argv),
+            *("--variables", str(len(command.env)), "--", *command.argv),
         ]
 
     def _common(self) -> list[str]:
@@ -227,8 +229,14 @@ def parse_receipt(data: bytes) -> CleanupReceipt:
         ) from error
 
 
+def _variables(command: Command) -> dict[str, str]:
+    """Return the variables that carry the command's own to the script."""
+    pairs = enumerate(command.env.items(), start=1)
+    return {f"{_VARIABLE}{number}": f"{name}={value}" for number, (name, value) in pairs}
+
+
 def check_command(command: Command) -> None:
-    """Refuse what ``env NAME=VALUE ... COMMAND`` on a command line cannot carry.
+    """Refuse what a command line, or the supervisor's own environment, cannot carry.
 
     Raises:
         Unsupported: an argument is too long, or a name or the command would be misread.
@@ -242,7 +250,7 @@ def check_command(command: Command) -> None:
             raise Unsupported(f"not a name of an environment variable: {name!r}")
         if name == TAG_NAME:
             raise Unsupported(f"{TAG_NAME} is the supervisor's own variable")
-    words = [*(f"{name}={value}" for name, value in command.env.items()), *command.argv]
+    words = [*(f"{name}={text}" for name, text in _variables(command).items()), *command.argv]
     sizes = [len(word.encode(errors="surrogateescape")) + 1 for word in words]
     for word, size in zip(words, sizes, strict=True):
         if "\0" in word:

@@ -2,11 +2,12 @@
 # Runs one command inside a sandbox under a deadline and leaves a receipt of how it ended.
 #
 #   supervisor.sh --dir DIR --cwd DIR --tag NAME=VALUE --deadline S --grace S [--exclusive]
-#                 -- [NAME=VALUE ...] COMMAND [ARGUMENT ...]
+#                 [--variables N] -- COMMAND [ARGUMENT ...]
 #   supervisor.sh --recover --dir DIR --tag NAME=VALUE --grace S [--exclusive]
 #
 # The command gets its own session and process group, exactly the environment given (and the tag),
-# stdin from /dev/null, its output in files. DIR is private to the session and holds:
+# stdin from /dev/null, its output in files. The environment comes as SUPERVISED_1 to SUPERVISED_N,
+# each NAME=VALUE: what stands in arguments is in every process list, and a key may be among it. DIR is private to the session and holds:
 #
 #   supervisor     pid of this script and the centisecond it began
 #   baseline       processes that were there before the launch (pid:start)
@@ -253,7 +254,12 @@ conclude() { # LAUNCHED RETURN_CODE TIMED_OUT STOPPED CONFIRMED ERROR(empty: non
         printf '], "hostname": '
         json_string "$host"
         printf ', "pid": %s, ' "$main"
-        printf '"duration_s": %d.%02d}\n' $((elapsed / 100)) $((elapsed % 100))
+        printf '"duration_s": %d.%02d' $((elapsed / 100)) $((elapsed % 100))
+        if [ -n "$stopping" ] && [ "$finished" -ge "$stopping" ]; then
+            elapsed=$((finished - stopping))
+            printf ', "ending_s": %d.%02d' $((elapsed / 100)) $((elapsed % 100))
+        fi
+        printf '}\n'
     } >"$dir/receipt.tmp" || return 1
     mv -f "$dir/receipt.tmp" "$dir/receipt.json"
 }
@@ -287,7 +293,13 @@ launch() { # runs in a process of its own and becomes the command
         : >"$dir/launched"
         exit 125
     fi
-    exec setsid env -i "$tag" "$@"
+    count=$variables
+    while [ "$count" -gt 0 ]; do
+        eval "set -- \"\$SUPERVISED_$count\" \"\$@\""
+        unset "SUPERVISED_$count"
+        count=$((count - 1))
+    done
+    exec setsid env -i "$tag" "$@" # for the instant until env becomes the command
 }
 
 # --- the supervisor -------------------------------------------------------------------------------
@@ -312,7 +324,8 @@ supervise() {
     fi
     remember_baseline
     trap fallen EXIT
-    setsid setsid sh "$0" --runner --dir "$dir" --cwd "$cwd" --tag "$tag" --grace 0 -- "$@" \
+    setsid setsid sh "$0" --runner --dir "$dir" --cwd "$cwd" --tag "$tag" --grace 0 \
+        --variables "$variables" -- "$@" \
         </dev/null >/dev/null 2>"$dir/runner.log"
     watch
     clock && finished=$now
@@ -361,6 +374,8 @@ end_naturally() {
 
 end_by_force() {
     trap '' HUP INT TERM
+    stopping=$now
+    [ "$reason" != deadline ] || stopping=$((started + deadline))
     read_runner || :
     mkdir "$dir/claim" 2>/dev/null || await_launched
     force
@@ -421,13 +436,14 @@ recover() {
 }
 
 main() {
-    dir='' cwd='' tag='' deadline='' grace='' exclusive='' mode=supervise
+    dir='' cwd='' tag='' deadline='' grace='' exclusive='' mode=supervise variables=0
     while [ $# -gt 0 ]; do
         case $1 in
         --dir) dir=$2 ;;
         --cwd) cwd=$2 ;;
         --tag) tag=$2 ;;
         --deadline) centiseconds "$2" && deadline=$centi ;;
+        --variables) variables=$2 ;;
         --grace) centiseconds "$2" && grace=$centi ;;
         --exclusive | --recover | --runner)
             [ "$1" = --exclusive ] && exclusive=yes || mode=${1#--}
@@ -442,7 +458,7 @@ main() {
     [ -d "$dir" ] || refuse "no folder $dir"
     [ -n "$tag" ] && [ -n "$grace" ] || refuse 'needs --tag and --grace'
     [ -r /proc/uptime ] && [ -r /proc/self/stat ] || refuse 'needs /proc'
-    main=$$ self=$$ runner='' child='' known=' ' before=' ' alive='' signalled='' return_code=null
+    main=$$ self=$$ runner='' child='' known=' ' before=' ' alive='' signalled='' stopping='' return_code=null
     clock && started=$now finished=$now
     if [ "$mode" = recover ]; then
         recover

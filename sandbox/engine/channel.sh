@@ -33,7 +33,7 @@ become() { # as run; in a process of its own, which becomes the command
         shift
     done
     shift
-    unset PWD OLDPWD
+    unset PWD OLDPWD SHLVL # the last is of busybox
     # shellcheck disable=SC2086 # words, or nothing
     exec $sandbox_channel_through "$@"
 }

@@ -204,7 +204,9 @@ class CleanupReceipt(Record):
 
     ``launched`` is False when a stop won the race before the harness started. ``return_code`` is
     the harness's wait status (128 + n for signal n), None when there is none. ``timed_out``: the
-    supervisor's own deadline expired. ``stopped``: somebody asked for the stop.
+    supervisor's own deadline expired. ``stopped``: somebody asked for the stop. ``ending_s``: from
+    the deadline, or from when the stop was seen, until the last process was gone; None of an end by
+    itself.
     """
 
     cleanup_confirmed: bool
@@ -217,6 +219,7 @@ class CleanupReceipt(Record):
     hostname: str
     pid: int
     duration_s: float | None
+    ending_s: float | None = None
 
 
 class VersionCheck(Record):

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -107,6 +108,7 @@ class FolderPlace:
         *,
         deadline_s: float,
         cwd: str | None = None,
+        env: Mapping[str, str] | None = None,
         apart: bool = False,
     ) -> Ran:
         self._enter("exec", argv)
@@ -114,6 +116,7 @@ class FolderPlace:
             done = subprocess.run(
                 argv,
                 cwd=cwd,
+                env={**os.environ, **(env or {})},
                 capture_output=True,
                 check=False,
                 stdin=subprocess.DEVNULL,

@@ -14,13 +14,18 @@ _PATIENCE = 6
 _END = "exit 0"
 
 
+def _unlike(word: str) -> str:
+    """Return a pattern that finds the word and does not hold it: the command's text is kept."""
+    return f"[{word[0]}]{word[1:]}"
+
+
 def _noting(rollout_id: str, number: int, other: int) -> ToolStep:
     """Return command ``number``, which also notes its shell, the key and command ``other``."""
     step, own = probe(rollout_id, number), marker(number)
     command = (
         f"{step.command.removesuffix(_END)}"
         f'[ -z "${{BASH_VERSION-}}" ] || : > {note_of(own, BASH)}; '
-        f"! env | grep -q {KEY_PREFIX}{rollout_id} || : > {note_of(own, KEY_SEEN)}; "
+        f"! env | grep -q '{_unlike(KEY_PREFIX + rollout_id)}' || : > {note_of(own, KEY_SEEN)}; "
         f"n=0; while [ ! -e {marker(other)} ] && [ $n -lt {_PATIENCE} ]; "
         "do n=$((n + 1)); sleep 1; done; "
         f"[ ! -e {marker(other)} ] || : > {note_of(own, AT_ONCE)}; "
