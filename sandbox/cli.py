@@ -21,6 +21,7 @@ COMMANDS = {
     "list": "list the cells that a selection holds",
     "judge": "judge an earlier run again with today's checks; needs no engine",
     "show": "the story of one cell: exchanges, tool calls, processes, files, verdicts",
+    "figures": "what the cells of a run used and left: CPU, memory, disk, processes, files",
     "diff": "what differs between two runs: pins, images, verdicts, times",
     "merge": "bring the shards of a run together and judge the whole",
     "export": "trajectories of a run for other programs (ATIF)",

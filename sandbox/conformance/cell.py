@@ -29,6 +29,7 @@ from sandbox.conformance.cellrecord import (
 from sandbox.conformance.companion import CompanionSession
 from sandbox.conformance.driver import Driver, LegacyDriver, OwnDriver, RemoteDriver
 from sandbox.conformance.legacytask import LegacyTask
+from sandbox.conformance.metered import Metered
 from sandbox.conformance.moments import ActivatesAgain, CancelAt
 from sandbox.conformance.plan import CellSpec
 from sandbox.conformance.scenario import Scenario
@@ -130,7 +131,7 @@ class _Cell:
         session = self._session()
         if session is not None:
             self.native = session.native
-        return CellFiles(
+        files = CellFiles(
             cell=self.record(
                 started, refusal=refusal_of(result, interrupted=self._world.cancel.is_set())
             ),
@@ -147,6 +148,9 @@ class _Cell:
             footprint=task.footprint,
             egress=task.egress(),
         )
+        found = task.secrets.all_seen(files, self.native)
+        assert files.witness is not None
+        return replace(files, witness=files.witness.model_copy(update={"secrets": found}))
 
     @property
     def engine_failed(self) -> bool:
@@ -183,12 +187,21 @@ class _Cell:
             session_dir=None if session is None else session.folder,
             workdir=None if facts is None else facts.workdir,
             task_home=None if facts is None else facts.home,
+            deadline_s=self._deadline_s,
             phases={} if self._result is None else rounded(self._result.phases),
             capabilities={}
             if declared is None
             else declared.model_dump(mode="json", exclude={"exceptions"}),
             refusal=refusal,
         )
+
+    @property
+    def _slow_start_s(self) -> float:
+        return 0.0 if self._capabilities is None else self._capabilities.slow_start_s
+
+    @property
+    def _deadline_s(self) -> float:
+        return self._scenario.deadline_s + self._slow_start_s
 
     def _make_driver(self) -> Driver:
         if self._world.remote is not None:
@@ -248,25 +261,23 @@ class _Cell:
         return bake(engine, library, harness=self._spec.adapter, image=self._image).ref
 
     def _run(self, task: Task) -> EpisodeResult:
-        declared = self._capabilities
-        slow_start_s = 0.0 if declared is None else declared.slow_start_s
         episode = Episode(
             agent_session_id=self._session_id,
             episode_id=EpisodeId(rollout_id=self._rollout_id),
             task_id=TaskId(task_source=TASK_SOURCE, task_id=self._scenario.name),
             prompt=self._scenario.prompt,
-            deadline_s=self._scenario.deadline_s + slow_start_s,
+            deadline_s=self._deadline_s,
             rejection=task.rejection,
         )
         return self._driver.attempt(
             episode,
             task,
             CancelAt(self._world.cancel, task.moment_has_come),
-            resources=self._resources(task, slow_start_s),
-            around=self._around,
+            resources=self._resources(task),
+            around=lambda agent: Metered(self._around(agent), task.measure),
         )
 
-    def _resources(self, task: Task, slow_start_s: float) -> Resources:
+    def _resources(self, task: Task) -> Resources:
         """Return the task's side, with another session of the same harness beside it if wanted."""
         companion, driver = self._scenario.companion, self._driver
         if companion is None:
@@ -281,7 +292,7 @@ class _Cell:
             companion,
             make_agent=lambda options: driver.make_agent(task, options),
             native_root=self.scratch / "companion",
-            deadline_s=self._scenario.deadline_s + slow_start_s,
+            deadline_s=self._deadline_s,
         )
         return self._companion
 

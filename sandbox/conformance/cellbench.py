@@ -24,7 +24,7 @@ MOST_CALLS = {
     "GET /images/{name}/json": 1,
     "POST /containers/create": 1,
     "POST /containers/{id}/start": 1,
-    "GET /containers/{id}/json": 3,
+    "GET /containers/{id}/json": 4,
     "POST /containers/{id}/exec": 12,
     "POST /exec/{id}/start": 12,
     "DELETE /containers/{id}": 1,

@@ -2,20 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import posixpath
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from sandbox.engine.limits import DEFAULT_LIMITS, Limits
-from sandbox.errors import UsageError
+from sandbox.engine.sandbox import Sandbox
+from sandbox.errors import CouldNotFindOut, UsageError
 
 
 @dataclass(frozen=True, kw_only=True)
 class Condition:
-    """One condition: what it is, and the limits that it changes."""
+    """One condition: what it is, and what it changes.
+
+    ``limits`` are the sandbox's. ``workdir`` is where below the image's workdir the task is, and
+    ``link`` the symbolic link by whose name it is known there. ``bare``: nothing of the image's
+    environment is left.
+    """
 
     text: str
     limits: dict[str, Any] = field(default_factory=dict)
+    workdir: str | None = None
+    link: str | None = None
+    bare: bool = False
 
 
 CONDITIONS = {
@@ -29,7 +39,19 @@ CONDITIONS = {
     "tiny-shm": Condition(text="1 MiB of shared memory", limits={"shm_mib": 1}),
     "few-pids": Condition(text="16 processes and threads", limits={"pids": 16}),
     "little-memory": Condition(text="64 MiB of memory", limits={"memory_mib": 64, "tmp_mib": 32}),
+    "odd-workdir": Condition(
+        text="a workdir with spaces, quotes and letters beyond ASCII",
+        workdir='it\'s a "wörk dir" $HOME 工作',
+    ),
+    "long-workdir": Condition(
+        text="a workdir whose path has over 1000 letters", workdir="/".join(["d" * 200] * 5)
+    ),
+    "linked-workdir": Condition(
+        text="a workdir behind a symbolic link", workdir="the real one", link="linked"
+    ),
+    "bare-environment": Condition(text="no variable of the image's is set", bare=True),
 }
+_MAKE = 'mkdir -p -- "$1" && { [ -z "$2" ] || ln -s -- "$1" "$2"; }'
 
 
 def limits_under(names: Sequence[str], limits: Limits = DEFAULT_LIMITS) -> Limits:
@@ -38,10 +60,37 @@ def limits_under(names: Sequence[str], limits: Limits = DEFAULT_LIMITS) -> Limit
     Raises:
         UsageError: there is no such condition.
     """
+    for condition in _chosen(names):
+        limits = replace(limits, **condition.limits)
+    return limits
+
+
+def is_bare(names: Sequence[str]) -> bool:
+    """Whether a sandbox is without the image's variables under the named conditions."""
+    return any(condition.bare for condition in _chosen(names))
+
+
+def make_workdir(sandbox: Sandbox, workdir: str, names: Sequence[str]) -> str:
+    """Make the workdir of the named conditions below the image's; return by which path it is known.
+
+    Raises:
+        CouldNotFindOut: it could not be made.
+    """
+    odd = next((one for one in _chosen(names) if one.workdir is not None), None)
+    if odd is None or odd.workdir is None:
+        return workdir
+    made = posixpath.join(workdir, odd.workdir)
+    link = posixpath.join(workdir, odd.link) if odd.link else ""
+    ended = sandbox.exec(["sh", "-c", _MAKE, "sh", made, link], cwd="/", deadline_s=30)
+    if ended.exit_code != 0:
+        raise CouldNotFindOut(f"cannot make the workdir {made}: {ended.stderr.text[-300:]}")
+    return link or made
+
+
+def _chosen(names: Sequence[str]) -> Iterator[Condition]:
     for name in names:
         if name not in CONDITIONS:
             raise UsageError(
                 f"there is no condition {name!r}", cure=f"choose of {', '.join(CONDITIONS)}"
             )
-        limits = replace(limits, **CONDITIONS[name].limits)
-    return limits
+        yield CONDITIONS[name]

@@ -11,12 +11,12 @@ from typing import Any
 
 from sandbox.agents.look import Look
 from sandbox.agents.overlap import Mount, mount_of
-from sandbox.conformance.conditions import limits_under
+from sandbox.conformance.conditions import is_bare, limits_under
 from sandbox.conformance.forecast import Runtimes, foretell, foretell_refusal, seen_roots
 from sandbox.conformance.imagenames import reference_of
 from sandbox.conformance.imagenotes import PROJECT_FILES, locale_of, notes
 from sandbox.conformance.prepare import find_image
-from sandbox.conformance.ways import choose_way, room_of
+from sandbox.conformance.ways import Way, choose_way, room_of
 from sandbox.engine.client import Engine
 from sandbox.engine.facts import ARCHITECTURES, ImageFacts
 from sandbox.engine.imagebuild.store import FoundImage
@@ -54,6 +54,7 @@ def preflight(
     *,
     jobs: int | None = None,
     conditions: Sequence[str] = (),
+    way: Way | None = None,
 ) -> PreflightReport:
     """Look every image over, ``jobs`` at a time; an image that fails is a line of the report.
 
@@ -65,6 +66,7 @@ def preflight(
         progress: counts images.
         jobs: one more than cores by default, since a look waits for the engine a lot.
         conditions: what the sandboxes are made harder by.
+        way: how runtimes will get into sandboxes (None: as by default).
     """
     began = time.monotonic()
     limits = limits_under(conditions)
@@ -77,7 +79,17 @@ def preflight(
     ):
         step.total(len(names))
         futures = [
-            pool.submit(look_over, engine, name, harnesses, library, limits) for name in names
+            pool.submit(
+                look_over,
+                engine,
+                name,
+                harnesses,
+                library,
+                limits=limits,
+                way=way,
+                bare=is_bare(conditions),
+            )
+            for name in names
         ]
         for future in as_completed(futures):
             one = future.result()
@@ -100,7 +112,10 @@ def look_over(
     name: str,
     harnesses: Mapping[str, Harness],
     library: Runtimes,
+    *,
     limits: Limits = DEFAULT_LIMITS,
+    way: Way | None = None,
+    bare: bool = False,
 ) -> ImagePreflight:
     """Look one image over; what cannot be found out is the record's ``error``."""
     began = time.monotonic()
@@ -113,6 +128,8 @@ def look_over(
             harnesses=harnesses,
             library=library,
             limits=limits,
+            way=way or choose_way("auto"),
+            bare=bare,
         )
         record = looking.record()
     except SandboxError as error:
@@ -132,11 +149,19 @@ class _Looking:
     harnesses: Mapping[str, Harness]
     library: Runtimes
     limits: Limits
+    way: Way
+    bare: bool
 
     def record(self) -> ImagePreflight:
         owner = Ownership.current(run_id="preflight", cell_id=self.name)
         try:
-            with Sandbox(self.engine, self.image.image_id, owner=owner, limits=self.limits) as box:
+            with Sandbox(
+                self.engine,
+                self.image.image_id,
+                owner=owner,
+                limits=self.limits,
+                bare=self.bare,
+            ) as box:
                 return self._asked(box)
         except Unsupported as error:
             return self._read(error)
@@ -165,7 +190,7 @@ class _Looking:
             )
 
     def _room(self, size: int) -> int:
-        return room_of(size, choose_way("auto"), is_local=self.engine.info.is_local)
+        return room_of(size, self.way, is_local=self.engine.info.is_local)
 
     def _read(self, error: Unsupported) -> ImagePreflight:
         """Say what files alone tell: nothing can be asked, and no harness can be seeded."""

@@ -14,6 +14,7 @@ from sandbox.conformance.pace import Pace
 from sandbox.conformance.plan import CellSpec
 from sandbox.conformance.queue import Queue
 from sandbox.conformance.room import room_for
+from sandbox.conformance.secrets import host_canary
 from sandbox.conformance.ways import run_volumes
 from sandbox.conformance.world import World
 from sandbox.errors import Interrupted
@@ -72,7 +73,7 @@ def _run_all(
     queue = Queue(plan, estimates, jobs=jobs, room=room_for(world.engine.info, jobs=jobs))
     pace = Pace(plan, estimates)
     steps = world.progress.step(f"running {len(plan)} cell(s)")
-    with interruptible(world.cancel.set), steps as step:
+    with host_canary(), interruptible(world.cancel.set), steps as step:
         step.total(len(plan))
         pool = ThreadPoolExecutor(max_workers=jobs, thread_name_prefix="cell")
         try:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 
 from sandbox.agents.contract import ModelEndpoint, SandboxAccess
 from sandbox.agents.response import AgentResponse
 from sandbox.agents.stages import Seeded
-from sandbox.conformance.conditions import limits_under
+from sandbox.conformance.conditions import is_bare, limits_under, make_workdir
+from sandbox.conformance.metered import phase_use
 from sandbox.conformance.scenario import KEY_PREFIX, Scenario, home_note
+from sandbox.conformance.secrets import SecretWatch
 from sandbox.conformance.verifier import Verifier
 from sandbox.conformance.witness import Witness
 from sandbox.conformance.world import World
@@ -22,7 +24,7 @@ from sandbox.engine.owner import Ownership
 from sandbox.engine.sandbox import Sandbox
 from sandbox.errors import SandboxError
 from sandbox.evidence.capture import capture, is_rejection
-from sandbox.evidence.cell import Teardown, VerifierResult, WitnessRecord
+from sandbox.evidence.cell import PhaseUse, Teardown, VerifierResult, WitnessRecord
 from sandbox.evidence.records import EgressEvent, Exchange, FileChange
 from sandbox.model.server import ModelServer
 from sandbox.progress import PlainProgress
@@ -66,6 +68,9 @@ class Task:
         self._mounts = tuple(mounts)
         self._session_dir = session_dir
         self._script = scenario.script(rollout_id)
+        self._key = f"{KEY_PREFIX}{rollout_id}"
+        self._use: dict[str, PhaseUse] = {}
+        self.secrets = SecretWatch(self._key)
         self._stack = ExitStack()
         self._verifier: Verifier | None = None
         self._verified: VerifierResult | None = None
@@ -87,10 +92,12 @@ class Task:
             link=link,
             mounts=self._mounts,
             limits=limits_under(self._world.conditions, self._scenario.limits),
+            bare=is_bare(self._world.conditions),
         )
         self._stack.callback(self.sandbox.close)
         self.sandbox.start()
         endpoint, workdir = self._connect(self.sandbox, link)
+        self.measure("sandbox")
         lent = SandboxAccess.to_container(self.sandbox.id, workdir=workdir)
         return Seeded(endpoint=endpoint, sandbox_access=lent)
 
@@ -107,7 +114,9 @@ class Task:
 
     def _connect(self, sandbox: Sandbox, link: ModelLink) -> tuple[ModelEndpoint, str]:
         """Watch a started sandbox and serve it the model; return where, and the workdir."""
-        facts = self.facts = sandbox.facts()
+        facts = sandbox.facts()
+        workdir = make_workdir(sandbox, facts.workdir, self._world.conditions)
+        facts = self.facts = facts.model_copy(update={"workdir": workdir})
         self._put_workspace(sandbox, facts.workdir)
         witness = self.witness = Witness(
             sandbox, self._script, workdir=facts.workdir, home=facts.home, home_note=home_note
@@ -132,7 +141,7 @@ class Task:
         )
         endpoint = ModelEndpoint(
             base_url=f"http://{link.host}:{link.port}{server.base_path}",
-            api_key=f"{KEY_PREFIX}{self._rollout_id}",
+            api_key=self._key,
             model=MODEL,
         )
         return endpoint, facts.workdir
@@ -145,8 +154,23 @@ class Task:
         self._verified = self._verifier.grade(wanted)
         return self._verified.reward
 
+    def measure(self, phase: str) -> None:
+        """Note the sandbox's figures at the end of a phase, where it can be seen into."""
+        if self.sandbox is None:
+            return
+        seen = phase_use(self.sandbox, phase)
+        if seen is not None:
+            self._use[phase] = seen
+
+    def glance(self) -> None:
+        """Look for secrets in the processes of this moment."""
+        if self.sandbox is not None:
+            with suppress(SandboxError):
+                self.secrets.glance(self.sandbox)
+
     def moment_has_come(self) -> bool:
-        """Whether what the scenario wants to cancel is under way."""
+        """Whether what the scenario wants to cancel is under way; asked while the agent works."""
+        self.glance()
         if self.server is None or self.witness is None:
             return False
         if self._scenario.cancel == "model":
@@ -199,8 +223,10 @@ class Task:
         self.seen = self.witness.observe(
             self.server, session_dir=self._session_dir(), verifier=self._verified
         )
+        self.seen = self.seen.model_copy(update={"use": tuple(self._use.values())})
         try:
             self.footprint = self.sandbox.diff()
+            self.secrets.look_at_container(self.sandbox)
         except SandboxError as error:
             errors.append(f"footprint: {error.message}")
 

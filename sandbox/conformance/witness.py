@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import posixpath
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
 from sandbox.engine.sandbox import Sandbox
 from sandbox.errors import EngineFailure, NotFound, SandboxError
-from sandbox.evidence.cell import VerifierResult, WitnessRecord
+from sandbox.evidence.cell import NetworkCounters, VerifierResult, WitnessRecord
 from sandbox.evidence.records import (
     ScriptReport,
     Survivor,
@@ -19,6 +20,8 @@ from sandbox.model.script import Script
 from sandbox.model.server import ModelServer
 
 _LOOK_DEADLINE_S = 30.0
+_SENT = 9
+"""The column of sent packets in /proc/net/dev."""
 _LOOK = r"""
 ls /sys/class/net
 printf '\0'
@@ -27,6 +30,11 @@ printf '\0'
 cd -- "$1" && find . ! -type d
 printf '\0'
 printf '%s' "$HOME"
+printf '\0'
+cat /proc/net/dev
+printf '\0'
+cat /proc/net/netstat /proc/net/snmp6 2>/dev/null
+:
 """
 _Seen = TypeVar("_Seen")
 
@@ -99,6 +107,8 @@ class Witness:
             task_home=None if look is None else look[3],
             verifier=verifier,
             resources=self._try("its resources", self._sandbox.resources),
+            zombies=self._try("the dead", self._zombies),
+            network=None if look is None else network_counters(look[4], look[5]),
             errors=tuple(self._errors),
         )
 
@@ -108,7 +118,7 @@ class Witness:
             deadline_s=_LOOK_DEADLINE_S,
         )
         parts = ended.stdout.text.split("\0")
-        if ended.exit_code != 0 or len(parts) != 4:
+        if ended.exit_code != 0 or len(parts) != 6:
             raise EngineFailure(f"looking around ended with {ended.exit_code}: {ended.stderr.text}")
         return parts
 
@@ -117,6 +127,12 @@ class Witness:
             Survivor(pid=process.pid, command=" ".join(process.argv))
             for process in self._sandbox.processes()
         )
+
+    def _zombies(self) -> tuple[Survivor, ...] | None:
+        seen = self._sandbox.census()
+        if seen is None:
+            return None
+        return tuple(Survivor(pid=one.pid, command=" ".join(one.argv)) for one in seen.zombies)
 
     def _tools(self, asked: Mapping[str, str]) -> tuple[ToolWitness, ...]:
         return tuple(self._tool(expected, asked) for expected in self._script.expectations())
@@ -137,6 +153,21 @@ class Witness:
         except SandboxError as error:
             self._errors.append(f"cannot see {what}: {error.message}")
             return None
+
+
+def network_counters(devices: str, counts: str) -> NetworkCounters:
+    """Read /proc/net/dev, and /proc/net/netstat with /proc/net/snmp6 (proc(5))."""
+    sent = {}
+    for line in devices.splitlines():
+        name, colon, numbers = line.partition(":")
+        if colon and len(numbers.split()) > _SENT:
+            sent[name.strip()] = int(numbers.split()[_SENT])
+    rows = [line.split() for line in counts.splitlines() if line]
+    without = [int(row[1]) for row in rows if row[0] == "Ip6OutNoRoutes"]
+    for names, numbers_ in itertools.pairwise(rows):
+        if names[0] == numbers_[0] == "IpExt:" and "OutNoRoutes" in names:
+            without.append(int(numbers_[names.index("OutNoRoutes")]))
+    return NetworkCounters(sent=sent, without_route=sum(without) if without else None)
 
 
 def _report(server: ModelServer | None) -> ScriptReport | None:

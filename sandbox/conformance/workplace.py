@@ -14,6 +14,7 @@ from sandbox.conformance.cellpack import packed
 from sandbox.conformance.configuration import pins_by_platform, scenario_digest
 from sandbox.conformance.job import CellJob, refuse_other
 from sandbox.conformance.scenarios import SCENARIOS
+from sandbox.conformance.secrets import host_canary
 from sandbox.conformance.volumes import RuntimeVolumes
 from sandbox.conformance.ways import run_volumes
 from sandbox.conformance.world import World
@@ -71,6 +72,7 @@ class Workplace:
             entered.enter_context(self.engine)
             sweep(self.engine)
             entered.enter_context(self.library)
+            entered.enter_context(host_canary())
             self._stack = entered.pop_all()
         return self
 

@@ -55,7 +55,8 @@ _environ_lock = threading.Lock()
 class KeeperSpec:
     """What the container of a sandbox is to be.
 
-    ``workdir`` is given where it is not the image's; ``task_folder`` is the one that counts.
+    ``workdir`` is given where it is not the image's; ``task_folder`` is the one that counts. A
+    variable of ``env`` whose value is None is the image's, and is taken away.
     """
 
     image: str
@@ -63,7 +64,7 @@ class KeeperSpec:
     labels: Mapping[str, str]
     limits: Limits
     as_root: bool
-    env: Mapping[str, str] = field(default_factory=dict)
+    env: Mapping[str, str | None] = field(default_factory=dict)
     workdir: str | None = None
     task_folder: str = "/"
     mounts: Sequence[Mounted] = ()

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
+from sandbox.engine.census import Census, Mention, census, mentions
 from sandbox.engine.cgroup import ContainerCgroups, measured
 from sandbox.engine.processes import ProcessInfo, from_host, from_probe
 from sandbox.evidence.records import ResourceUse
@@ -18,6 +19,12 @@ class Observer(Protocol):
 
     def use(self) -> ResourceUse:
         """Give what was used so far."""
+
+    def census(self) -> Census | None:
+        """Take a census; None where only a command in the sandbox could."""
+
+    def mentions(self, words: Sequence[str]) -> frozenset[Mention]:
+        """Find processes that have one of the words; nothing where nobody can look for free."""
 
 
 class HostObserver:
@@ -38,6 +45,14 @@ class HostObserver:
         """Give what was used so far."""
         return self._cgroups.use()
 
+    def census(self) -> Census:
+        """Take a census."""
+        return census(self._cgroups.members())
+
+    def mentions(self, words: Sequence[str]) -> frozenset[Mention]:
+        """Find processes that have one of the words."""
+        return mentions(self._cgroups.members(), words)
+
 
 class ProbeObserver:
     """Looks through a script run in the sandbox; needs only its sh and ``tr``."""
@@ -52,6 +67,13 @@ class ProbeObserver:
     def use(self) -> ResourceUse:
         """Give what was used so far."""
         return parse_use(self._probe())
+
+    def census(self) -> None:
+        """Take none: a figure is not worth a command in the sandbox."""
+
+    def mentions(self, words: Sequence[str]) -> frozenset[Mention]:  # noqa: ARG002 - not looked for
+        """Find none."""
+        return frozenset()
 
 
 def parse_use(text: str) -> ResourceUse:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import secrets
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -10,6 +11,7 @@ from pathlib import Path
 from typing import Any, Protocol, Self
 
 from sandbox.engine.archive import Owner, PutFile
+from sandbox.engine.census import Census, Mention
 from sandbox.engine.changes import container_changes
 from sandbox.engine.client import Engine
 from sandbox.engine.command import Command, ExecResult
@@ -61,6 +63,7 @@ class Sandbox:
         tracking: how commands are ended, see ``inside.choose``.
         channel: keep shells in the sandbox that start commands faster, see ``channel``; not
             done where the limits leave a task little room.
+        bare: without the variables of the image, as if it set none.
     """
 
     def __init__(
@@ -77,6 +80,7 @@ class Sandbox:
         workdir: str | None = None,
         tracking: Tracking = "auto",
         channel: bool = True,
+        bare: bool = False,
     ) -> None:
         self.name = f"{owner.project}-{secrets.token_hex(8)}"
         self.image = image
@@ -85,7 +89,8 @@ class Sandbox:
         self._limits = limits
         self._link = link
         self._mounts = tuple(mounts)
-        self._env = dict(env or {})
+        self._env: dict[str, str | None] = dict(env or {})
+        self._bare = bare
         self._user = user
         self._workdir = workdir
         self._tracking = tracking
@@ -301,6 +306,19 @@ class Sandbox:
         """Say what was used since the start."""
         return self._running.executor.inside.observer.use()
 
+    def census(self) -> Census | None:
+        """Count processes, zombies and disk; None where the host cannot see into the sandbox."""
+        return self._running.executor.inside.observer.census()
+
+    def mentions(self, words: Sequence[str]) -> frozenset[Mention]:
+        """Find processes with one of the words in their arguments or environment."""
+        return self._running.executor.inside.observer.mentions(words)
+
+    def inspected(self) -> str:
+        """Give the engine's whole description of the container, as JSON."""
+        with engine_errors(f"inspect {self.name}", missing=ContainerGone):
+            return json.dumps(self._engine.sdk.api.inspect_container(self.id))
+
     @property
     def _running(self) -> Running:
         if self._state is None:
@@ -324,10 +342,15 @@ class Sandbox:
         config: Mapping[str, Any] = found.get("Config") or {}
         if self._user is None:
             self._user = str(config.get("User") or "")
+        if self._bare:
+            names = [line.partition("=")[0] for line in config.get("Env") or ()]
+            path = {"PATH": DEFAULT_PATH} if "PATH" in names else {}
+            self._env = {**dict.fromkeys(names), **path, **self._env}
+            return {**config, "Env": []}
         return config
 
     def _path(self, config: Mapping[str, Any]) -> str:
-        return {"PATH": DEFAULT_PATH, **variables_of(config), **self._env}["PATH"]
+        return str({"PATH": DEFAULT_PATH, **variables_of(config), **self._env}["PATH"])
 
     def _make_keeper(self, task_folder: str) -> Keeper:
         network = {} if self._link is None else {"network": self._link.create_options()}

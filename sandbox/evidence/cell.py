@@ -123,10 +123,11 @@ class CellRecord(Record):
 
     ``phases`` are durations in seconds by name (sandbox, seed, activate, close, verify, release).
     ``conditions`` name what the sandbox was made harder by than it is by default. ``guarantees``
-    say of each promise about sandboxes whether it holds on this engine.
-    ``session_dir``, ``workdir`` and ``task_home`` are paths in the sandbox. Fields that were not
-    known when a refused cell ended are None. ``earlier_attempts`` are the engine's failures that
-    the cell was tried again after: a cell that has some is flaky.
+    say of each promise about sandboxes whether it holds on this engine. ``deadline_s`` is the
+    task's own, in seconds; None in cells of early versions. ``session_dir``, ``workdir`` and
+    ``task_home`` are paths in the sandbox. Fields that were not known when a refused cell ended are
+    None. ``earlier_attempts`` are the engine's failures that the cell was tried again after: a cell
+    that has some is flaky.
     """
 
     schema_version: Literal["1.0"] = "1.0"
@@ -152,6 +153,7 @@ class CellRecord(Record):
     workdir: str | None = None
     task_home: str | None = None
     phases: dict[str, float] = Field(default_factory=dict)
+    deadline_s: float | None = None
     capabilities: dict[str, JsonValue] = Field(default_factory=dict)
     refusal: Refusal | None = None
     earlier_attempts: tuple[Refusal, ...] = ()
@@ -201,12 +203,49 @@ class Teardown(Record):
     errors: tuple[str, ...] = ()
 
 
+class PhaseUse(Record):
+    """Figures of the sandbox at the end of a phase, all since its start; None: not to be seen.
+
+    ``disk_mib`` and ``inodes`` are what lies in the container's layer, in /tmp and in /dev/shm.
+    ``processes`` live then beside the container's own two; ``zombies`` are dead and not buried.
+    """
+
+    phase: str
+    cpu_time_s: float | None = None
+    peak_memory_mib: float | None = None
+    disk_mib: float | None = None
+    inodes: int | None = None
+    processes: int | None = None
+    zombies: int | None = None
+
+
+class SecretSeen(Record):
+    """A place where a canary was found: a file's name, a program's name, or a document's."""
+
+    secret: Literal["model key", "host environment"]
+    place: Literal["native", "records", "container", "process arguments", "process environment"]
+    where: str
+
+
+class NetworkCounters(Record):
+    """What the kernel counted in the sandbox's network namespace.
+
+    ``sent``: packets by interface. ``without_route``: packets and connections that had nowhere to
+    go, as those to bare addresses; None: this kernel does not tell.
+    """
+
+    sent: dict[str, int]
+    without_route: int | None = None
+
+
 class WitnessRecord(Record):
     """Independent observations of one cell; None always means "not observed", never "nothing".
 
     ``exchange_tally`` has one digest (``sandbox.evidence.tally``) for each request that reached the
     model server's outermost layer. ``survivors`` are processes alive after the agent session was
-    closed. ``workdir_files`` are paths below the task workdir after the run.
+    closed, ``zombies`` those that nobody has buried by then. ``use`` are figures by phase.
+    ``secrets`` are the places where a canary was found. ``workdir_files`` are paths below the task
+    workdir after the run.
     ``network_interfaces`` are the interface names seen inside the sandbox. ``task_home`` is HOME as
     a process of the task has it. ``companion`` is the other session's end; ``reactivation`` is how
     the closed session answered to being activated again: the error's name, or ``accepted``.
@@ -222,6 +261,10 @@ class WitnessRecord(Record):
     task_home: str | None = None
     verifier: VerifierResult | None = None
     resources: ResourceUse | None = None
+    use: tuple[PhaseUse, ...] = ()
+    zombies: tuple[Survivor, ...] | None = None
+    secrets: tuple[SecretSeen, ...] | None = None
+    network: NetworkCounters | None = None
     teardown: Teardown | None = None
     companion: Companion | None = None
     reactivation: str | None = None

@@ -114,7 +114,7 @@ def write_cell(folder: Path, files: CellFiles, *, native: Path | None = None) ->
     temporary = folder.parent / f".{folder.name}.tmp-{uuid.uuid4().hex}"
     try:
         temporary.mkdir()
-        for name, text in _texts(files).items():
+        for name, text in texts(files).items():
             (temporary / name).write_text(text, encoding="utf-8")
         if native is not None and native.is_dir():
             shutil.copytree(native, temporary / "native", symlinks=True)
@@ -217,23 +217,24 @@ def brief(error: ValidationError) -> str:
     return f"{where}: {first['msg']}{more}"
 
 
-def _texts(files: CellFiles) -> dict[str, str]:
-    texts = {"cell.json": _json(files.cell)}
+def texts(files: CellFiles) -> dict[str, str]:
+    """Return the records of a cell as they are written, by the name of the file."""
+    found = {"cell.json": _json(files.cell)}
     for name, model in (
         ("witness.json", files.witness),
         ("receipt.json", files.receipt),
         ("install.json", files.install),
     ):
         if model is not None:
-            texts[name] = _json(model)
+            found[name] = _json(model)
     for name, models in (("exchanges.jsonl", files.exchanges), ("egress.jsonl", files.egress)):
         if models is not None:
-            texts[name] = _json_lines(models)
+            found[name] = _json_lines(models)
     if files.footprint is not None:
-        texts["footprint.json"] = _Footprint.dump_json(files.footprint, indent=2).decode() + "\n"
+        found["footprint.json"] = _Footprint.dump_json(files.footprint, indent=2).decode() + "\n"
     if files.row is not None:
-        texts[row_file(files.row)] = _json_lines([files.row])
-    return texts
+        found[row_file(files.row)] = _json_lines([files.row])
+    return found
 
 
 def row_file(row: Row) -> str:

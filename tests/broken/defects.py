@@ -378,6 +378,7 @@ def _form() -> Iterable[Defect]:
         name="torn footprint",
         files=good,
         spoil=torn_file("footprint.json"),
+        also=frozenset({"footprint_expected"}),
     )
     yield Defect(
         check=check,
@@ -433,7 +434,7 @@ def _outcome() -> Iterable[Defect]:
     yield Defect(
         check=check,
         name="the receipt says timed out",
-        files=lambda: with_receipt(good(), timed_out=True),
+        files=lambda: with_receipt(good(), timed_out=True, ending_s=0.1),
     )
     check = "no_silent_zero"
     yield Defect(

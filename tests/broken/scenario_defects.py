@@ -165,7 +165,9 @@ def _rejections() -> Iterable[Defect]:
     yield Defect(
         check=check,
         name="of a run that was stopped",
-        files=lambda: with_receipt(good("rejected_task"), stopped=True, return_code=None),
+        files=lambda: with_receipt(
+            good("rejected_task"), stopped=True, return_code=None, ending_s=0.1
+        ),
         also=frozenset({"outcome_class"}),
     )
     yield Defect(

@@ -20,9 +20,10 @@ from sandbox.evidence.verdict import Status
 from tests.broken.defects import DEFECTS as COMMON
 from tests.broken.defects import Defect
 from tests.broken.goodcells import good, rejoined, write
+from tests.broken.guarantee_defects import GUARANTEE_DEFECTS
 from tests.broken.scenario_defects import SCENARIO_DEFECTS, yielded
 
-DEFECTS = (*COMMON, *SCENARIO_DEFECTS)
+DEFECTS = (*COMMON, *GUARANTEE_DEFECTS, *SCENARIO_DEFECTS)
 TODAY = dt.date(2027, 1, 1)
 
 

@@ -42,8 +42,9 @@ from sandbox.runtimes.proofs import Proofs
 from sandbox.runtimes.unpacked import ensure_unpacked
 
 Defect = Literal[
-    "none", "no_call", "skips_a_tool", "leaves_a_process", "claims_success", "wrong_home"
-]
+    "none", "no_call", "skips_a_tool", "leaves_a_process", "claims_success", "wrong_home",
+    "prints_its_key", "shows_its_key", "litters",
+]  # fmt: skip
 SESSION = "fakesession"
 SHELL = {
     "type": "function",
@@ -72,6 +73,9 @@ for number in $STEPS; do
     (cd "$WORKDIR" && sh "$SESSION_DIR/tool-$number.sh") >"$number.out" 2>&1
 done
 [ "$DEFECT" = leaves_a_process ] && setsid sleep 4711 </dev/null >/dev/null 2>&1 &
+[ "$DEFECT" = prints_its_key ] && printf '%s\\n' "$KEY"
+[ "$DEFECT" = shows_its_key ] && sh -c 'sleep 3; exit' sh "$KEY"
+[ "$DEFECT" = litters ] && : >/usr/local/bin/litter
 cp done.json transcript.json
 """
 
@@ -115,6 +119,7 @@ class FakeHarness:
             env={
                 **ctx.task_env,
                 "URL": ctx.base_url,
+                "KEY": ctx.api_key,
                 "SESSION_DIR": base,
                 "WORKDIR": ctx.workdir,
                 "STEPS": " ".join(str(number) for number in range(len(script.steps))),

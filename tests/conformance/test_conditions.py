@@ -32,6 +32,7 @@ from sandbox.evidence.rows import SuccessRow
 from sandbox.progress import PlainProgress
 from sandbox.runtimes.library import RuntimeLibrary
 from tests.conformance.fake_harness import FakeHarness, FakeLibrary
+from tests.conftest import FaultClock
 
 pytestmark = pytest.mark.docker
 QUIET = PlainProgress(quiet=True)
@@ -80,14 +81,26 @@ def graded(files: CellFiles) -> bool:
         (NONROOT, ("read-only-tmp",), "/var/tmp/"),
         (PLAIN, ("tiny-tmp",), "/var/tmp/"),
         (PLAIN, ("tiny-shm", "few-pids", "little-memory"), "/var/tmp/"),
+        (NONROOT, ("odd-workdir", "bare-environment"), "/tmp/"),
+        (PLAIN, ("long-workdir",), "/tmp/"),
+        (PLAIN, ("linked-workdir", "read-only-root"), "/tmp/"),
     ],
     ids=lambda value: "+".join(value) if isinstance(value, tuple) else None,
 )
 def test_under_a_hard_condition_the_agent_finds_another_place(
-    engine: Engine, tmp_path: Path, image: str, conditions: tuple[str, ...], root: str
+    engine: Engine,
+    tmp_path: Path,
+    image: str,
+    conditions: tuple[str, ...],
+    root: str,
+    fault: FaultClock,
 ) -> None:
+    fault.strikes()
     files = ran(engine, tmp_path, prepare_images(engine, [image], QUIET)[image], conditions)
+    fault.ended("graded")
     assert graded(files)
+    ends = [CONDITIONS[name].link or CONDITIONS[name].workdir for name in conditions]
+    assert all((files.cell.workdir or "").endswith(f"/{end}") for end in ends if end)
     assert (files.cell.session_dir or "").startswith(root)
 
 
@@ -101,10 +114,12 @@ def test_under_a_hard_condition_the_agent_finds_another_place(
     ids=lambda value: "+".join(value) if isinstance(value, tuple) else None,
 )
 def test_without_any_place_it_is_refused_with_all_reasons(
-    engine: Engine, tmp_path: Path, conditions: tuple[str, ...], said: str
+    engine: Engine, tmp_path: Path, conditions: tuple[str, ...], said: str, fault: FaultClock
 ) -> None:
     image = prepare_images(engine, [NONROOT], QUIET)[NONROOT]
+    fault.strikes()
     refusal = ran(engine, tmp_path, image, conditions).cell.refusal
+    fault.ended("refused with its reasons")
     assert refusal is not None
     assert refusal.kind == "unsupported"
     assert said in refusal.reason
@@ -163,4 +178,18 @@ def test_conditions_add_up_and_an_unknown_one_is_refused() -> None:
     assert limits_under(["tiny-shm", "few-pids"]) == Limits(shm_mib=1, pids=16)
     with pytest.raises(UsageError, match="read-only-root"):
         limits_under(["dark"])
-    assert all(limits_under([name]) != Limits() for name in CONDITIONS)
+    changed = [
+        one.workdir or one.bare or limits_under([n]) != Limits() for n, one in CONDITIONS.items()
+    ]
+    assert all(changed)
+
+
+def test_a_bare_environment_has_nothing_of_the_image(engine: Engine) -> None:
+    ref = prepare_images(engine, [NONROOT], QUIET)[NONROOT].ref
+    owner = Ownership.current(run_id="test", cell_id="bare")
+    with Sandbox(engine, ref, owner=owner, bare=True, env={"OWN": "1"}) as box:
+        lines = box.exec(["env"], deadline_s=30).stdout.text.splitlines()
+        names = {line.partition("=")[0] for line in lines}
+        assert names <= {"PATH", "HOSTNAME", "HOME", "OWN"}
+        assert "OWN=1" in lines
+        assert set(box.facts().env) <= {"PATH", "OWN"}

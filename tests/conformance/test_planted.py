@@ -82,6 +82,9 @@ def test_the_fake_harness_passes_when_nothing_is_planted(
         ("leaves_a_process", "tool_success", "nothing_left_running"),
         ("claims_success", "model_error", "outcome_class"),
         ("wrong_home", "tool_success", "task_home_used"),
+        ("prints_its_key", "tool_success", "secrets_kept"),
+        ("shows_its_key", "tool_success", "secrets_kept"),
+        ("litters", "tool_success", "footprint_expected"),
     ],
 )
 def test_a_planted_defect_is_caught(

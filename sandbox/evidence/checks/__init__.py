@@ -7,6 +7,7 @@ from sandbox.evidence.checks import (
     calls,
     cleanup,
     drift,
+    guarantees,
     install,
     joins,
     link,
@@ -37,6 +38,7 @@ CHECKS: dict[str, Check] = {
         sessions,
         install,
         cleanup,
+        guarantees,
     )
     for check in family.CHECKS
 }
