@@ -6,6 +6,7 @@ import argparse
 from dataclasses import replace
 from pathlib import Path
 
+from sandbox.cache import remove
 from sandbox.commands.agent import add_agent, remote_agent
 from sandbox.commands.cluster import expect_cluster, run_remotely
 from sandbox.commands.conditions import add_conditions
@@ -24,6 +25,7 @@ from sandbox.commands.request import (
 from sandbox.commands.selection import add_selection
 from sandbox.conformance.configuration import configuration
 from sandbox.conformance.heap import give_big_blocks_back
+from sandbox.conformance.preflight import preflight
 from sandbox.conformance.prepare import prepare
 from sandbox.conformance.room import default_jobs
 from sandbox.conformance.runner import run_plan
@@ -31,7 +33,10 @@ from sandbox.conformance.ways import Way, choose_way
 from sandbox.conformance.world import RemoteAgent, World
 from sandbox.engine.link import NOTICES, choose_isolation
 from sandbox.errors import ClusterLost, ExitCode, Interrupted, UsageError
-from sandbox.evidence.folder import attempt_folder
+from sandbox.evidence.folder import attempt_folder, write_run
+from sandbox.evidence.foretold import FILE as PREFLIGHT
+from sandbox.evidence.foretold import write_preflight
+from sandbox.evidence.preflight import PreflightReport
 from sandbox.harnesses.registry import registered
 from sandbox.progress import Progress, progress
 
@@ -97,7 +102,8 @@ def run(arguments: argparse.Namespace) -> ExitCode:
     except (Interrupted, ClusterLost) as error:
         ended = error
     except BaseException:
-        _remove_if_empty(folder)
+        if request.resumed is None:
+            _remove_unbegun(folder)
         raise
     code = conclude(folder, known=known, as_json=arguments.json, gate=arguments.gate)
     if ended is not None:
@@ -147,6 +153,9 @@ def _run(
             way=way,
             conditions=request.conditions,
         )
+        write_run(folder, record)
+        if remote is None:
+            write_preflight(folder, _foretold(request, world, shown))
         known_costs = estimates(arguments)
         jobs = arguments.jobs or default_jobs(
             engine.info, [known_costs.peak_mib(cell) for cell in request.cells]
@@ -165,6 +174,20 @@ def _run(
                 )
 
 
+def _foretold(request: Request, world: World, shown: Progress) -> PreflightReport:
+    """Foretell what every harness of the run will do in its images, before the first cell."""
+    wanted = dict.fromkeys(cell.adapter for cell in request.cells)
+    return preflight(
+        world.engine,
+        tuple(dict.fromkeys(cell.image for cell in request.cells)),
+        {name: world.harnesses[name] for name in wanted},
+        world.library,
+        shown,
+        conditions=request.conditions,
+        way=world.way,
+    )
+
+
 def _folder(request: Request, arguments: argparse.Namespace) -> Path:
     if request.resumed is not None:
         folder: Path = arguments.resume
@@ -172,6 +195,7 @@ def _folder(request: Request, arguments: argparse.Namespace) -> Path:
     return new_folder(arguments.output or RESULTS / request.run_id)
 
 
-def _remove_if_empty(folder: Path) -> None:
-    if not any(folder.iterdir()):
-        folder.rmdir()
+def _remove_unbegun(folder: Path) -> None:
+    """Remove the new folder of a run that failed before its first cell, so that it can be named."""
+    if {path.name for path in folder.iterdir()} <= {"run.json", PREFLIGHT}:
+        remove(folder)

@@ -13,11 +13,13 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from sandbox.errors import CouldNotFindOut
+from sandbox.evidence.figures import CellFigures, figures_of
 from sandbox.evidence.folder import CellFiles
+from sandbox.evidence.foretold import Ended, ended
 from sandbox.evidence.judge import Judge, Place, Sources, write_verdicts
 from sandbox.evidence.nativetext import native_texts
 from sandbox.evidence.results import CellResult, CellState
@@ -107,7 +109,7 @@ def judge_chunk(work: Work, cells: Sequence[Named], most: int, *, details: bool)
 
 
 def _share(work: Work, cell: Named, most: int, *, wanted: bool) -> CellShare:
-    opened = _Opened()
+    opened = _Opened(figures=work.write)
     folders = work.place.folders(cell.name)
     result = work.judge.cell(cell.name, folders, planned=cell.planned, told=opened)
     if work.write:
@@ -115,20 +117,27 @@ def _share(work: Work, cell: Named, most: int, *, wanted: bool) -> CellShare:
     packed = ""
     if wanted and (most or result.state is not CellState.PASS):
         packed = opened.details(result, most or CELL_LEAST)
-    return cell_share(
+    share = cell_share(
         result, work.judge.baseline, details=packed, peak_mib=max(opened.peaks_mib, default=None)
     )
+    return replace(share, ended=tuple(opened.ended), figures=tuple(opened.figures))
 
 
 class _Opened:
     """The execution that the page shows of a cell: the first one that failed, or the first."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, figures: bool) -> None:
+        self._wants_figures = figures
+        self.ended: list[Ended] = []
+        self.figures: list[CellFigures] = []
         self._found: tuple[Path, CellResult, CellFiles] | None = None
         self.peaks_mib: list[float] = []
 
     def __call__(self, folder: Path, result: CellResult, files: CellFiles) -> None:
         """Hear of an execution that was judged."""
+        self.ended.append(ended(files))
+        if self._wants_figures:
+            self.figures.append(figures_of(files))
         used = None if files.witness is None else files.witness.resources
         if used is not None and used.peak_memory_mib is not None:
             self.peaks_mib.append(used.peak_memory_mib)

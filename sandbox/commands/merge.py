@@ -18,6 +18,7 @@ from sandbox.evidence.folder import (
     find_cells,
     write_run,
 )
+from sandbox.evidence.foretold import read_preflight, united, write_preflight
 from sandbox.evidence.merge import Merged, merge
 
 
@@ -43,6 +44,9 @@ def run(arguments: argparse.Namespace) -> ExitCode:
     folder = new_folder(arguments.output)
     for number in range(1, max(len(attempt_folders(part)) for part in parts) + 1):
         _bring(merged, folder, number)
+    told = united(filter(None, map(read_preflight, parts)))
+    if told is not None:
+        write_preflight(folder, told)
     return conclude(folder, known=known, as_json=arguments.json, gate=arguments.gate)
 
 

@@ -19,13 +19,14 @@ from sandbox.conformance.imagenames import image_lines, read_image_words
 from sandbox.conformance.plan import Axes, Selection, make_plan
 from sandbox.conformance.preflight import preflight
 from sandbox.conformance.prepare import prepare
-from sandbox.conformance.prove import SCENARIO, plan_of, with_proofs
+from sandbox.conformance.prove import plan_of, with_proofs
 from sandbox.conformance.runner import begin, run_plan
 from sandbox.conformance.ways import choose_way
 from sandbox.conformance.world import World
 from sandbox.engine.client import Engine
 from sandbox.engine.imagebuild.definition import image_definitions
 from sandbox.errors import ExitCode, UsageError
+from sandbox.evidence.foretold import PROVING
 from sandbox.evidence.preflight import PreflightReport
 from sandbox.harnesses.base import Harness
 from sandbox.harnesses.registry import Registered, registered
@@ -52,7 +53,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--prove",
         action="store_true",
-        help=f"run a cell of {SCENARIO} for each prediction and count the disagreements",
+        help=f"run a cell of {PROVING} for each prediction and count the disagreements",
     )
     add_conditions(parser)
     parser.add_argument("--json", action="store_true", help="print JSON")
@@ -64,8 +65,8 @@ def run(arguments: argparse.Namespace) -> ExitCode:
     """Look, foretell, prove if asked to; a refused harness is an answer, not a failure.
 
     Returns:
-        ERROR when an image could not be looked at or a proof ran into its deadline, FAILED when a
-        proof was not what was predicted.
+        ERROR when an image could not be looked at or a cell broke, FAILED when a proof was not what
+        was predicted.
     """
     if arguments.jobs is not None and arguments.jobs < 1:
         raise UsageError(f"--jobs {arguments.jobs}: at least one image at a time")

@@ -77,7 +77,8 @@ def conclude(
     found = sources(folder, only=only)
     today = _today()
     work = Work(place=found.place, judge=Judge(baseline=known, today=today), write=write)
-    with RunReports(len(found.names), known, folder if write else None) as reports:
+    to = folder if write else None
+    with RunReports(len(found.names), known, to, found.preflight) as reports:
         for share in shares(work, found, wants_details=lambda: write and reports.wants_details):
             reports.add(share)
         run = reports.end(found.record, today=today, gate=gate)

@@ -27,6 +27,8 @@ from sandbox.evidence.folder import (
     read_run,
     write_text,
 )
+from sandbox.evidence.foretold import Comparison, Foretold, ended, read_preflight
+from sandbox.evidence.preflight import PreflightReport
 from sandbox.evidence.repeats import settle
 from sandbox.evidence.results import (
     CellResult,
@@ -67,11 +69,12 @@ class Sources:
     """What there is to judge in a run folder, or in one cell folder.
 
     ``names`` are the cell ids in the order of the plan; the last ones, which were not planned,
-    begin at ``planned``.
+    begin at ``planned``. ``preflight`` is None where nothing was foretold.
     """
 
     place: Place
     record: RunRecord | None
+    preflight: PreflightReport | None
     names: tuple[str, ...]
     planned: int
 
@@ -83,6 +86,7 @@ def sources(run: Path, *, only: Sequence[str] = ()) -> Sources:
 
     Raises:
         NothingSelected: there is no such cell in the folder, and none was planned.
+        CouldNotFindOut: what was foretold cannot be read.
     """
 
     def wanted(cell_id: str) -> bool:
@@ -103,7 +107,13 @@ def sources(run: Path, *, only: Sequence[str] = ()) -> Sources:
             cure="see the cells: sandbox judge DIR" if only else "give the folder of --output",
         )
     place = Place((run,) if single else attempts, single)
-    return Sources(place=place, record=record, names=tuple(names), planned=planned)
+    return Sources(
+        place=place,
+        record=record,
+        preflight=read_preflight(run),
+        names=tuple(names),
+        planned=planned,
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -167,15 +177,21 @@ def judge(
     """
     found = sources(run, only=only)
     one = Judge(baseline=baseline, today=today, checks=None if checks is None else tuple(checks))
+    comparison = Comparison(found.preflight) if found.preflight is not None else None
+
+    def told(_folder: Path, _result: CellResult, files: CellFiles) -> None:
+        if comparison is not None:
+            comparison.add(ended(files))
+
     cells = tuple(
-        one.cell(name, found.place.folders(name), planned=number < found.planned)
+        one.cell(name, found.place.folders(name), planned=number < found.planned, told=told)
         for number, name in enumerate(found.names)
     )
     stale = stale_entries(baseline, cells, today)
     run_id = next((cell.record.run_id for cell in cells if cell.record is not None), None)
-    return RunVerdicts(
-        **dict(outcome(found.record, run_id, tally(cells), stale, gate)), cells=cells
-    )
+    foretold = comparison.end() if comparison is not None else None
+    said = outcome(found.record, run_id, tally(cells), stale, gate, foretold=foretold)
+    return RunVerdicts(**dict(said), cells=cells)
 
 
 def outcome(
@@ -184,6 +200,8 @@ def outcome(
     counts: Tally,
     stale: tuple[StaleEntry, ...],
     gate: Tier,
+    *,
+    foretold: Foretold | None = None,
 ) -> RunOutcome:
     """Return what is said of a run; ``run_id`` is that of its cells, where it has no record."""
     return RunOutcome(
@@ -191,9 +209,10 @@ def outcome(
         profile=record.profile if record is not None else None,
         stale=stale,
         summary=counts.summary(stale),
-        exit_code=int(counts.exit_code(stale, gate=gate)),
+        exit_code=int(counts.exit_code(stale, gate=gate, foretold=foretold)),
         gate=gate,
         gates=counts.gates(),
+        foretold=foretold,
     )
 
 

@@ -41,7 +41,7 @@ class Note(Record):
 class Proof(Record):
     """How a cell of ``tool_success`` ended.
 
-    ``undecided``: its deadline expired, as on a machine with too much to do; that proves nothing.
+    ``undecided``: the engine failed or the run was interrupted, which proves nothing of the image.
     """
 
     outcome: Proven
@@ -123,7 +123,7 @@ class PreflightReport(Record):
 
     @property
     def undecided(self) -> tuple[str, ...]:
-        """Name the pairs ``harness/image`` whose cell ran into its deadline."""
+        """Name the pairs ``harness/image`` whose cell proves nothing."""
         return tuple(
             f"{forecast.harness}/{image.name}"
             for image in self.images

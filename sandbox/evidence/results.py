@@ -9,6 +9,7 @@ from typing import Literal
 
 from sandbox.errors import ExitCode
 from sandbox.evidence.cell import CellRecord
+from sandbox.evidence.foretold import Foretold
 from sandbox.evidence.gates import Counts, Gate, counted, gates_of, scores
 from sandbox.evidence.records import Record
 from sandbox.evidence.verdict import Status, Tier, Verdict
@@ -99,7 +100,10 @@ class Summary(Record):
 
 
 class RunOutcome(Record):
-    """What is said of a whole judged run, its cells apart."""
+    """What is said of a whole judged run, its cells apart.
+
+    ``foretold`` is None where the run made no preflight.
+    """
 
     schema_version: Literal["1.0"] = "1.0"
     run_id: str
@@ -109,6 +113,7 @@ class RunOutcome(Record):
     exit_code: int
     gate: Tier = Tier.P2
     gates: tuple[Gate, ...] = ()
+    foretold: Foretold | None = None
 
 
 class RunVerdicts(RunOutcome):
@@ -145,16 +150,24 @@ class Tally:
             tiers=scores(self._all),
         )
 
-    def exit_code(self, stale: Sequence[StaleEntry], *, gate: Tier = Tier.P2) -> ExitCode:
+    def exit_code(
+        self,
+        stale: Sequence[StaleEntry],
+        *,
+        gate: Tier = Tier.P2,
+        foretold: Foretold | None = None,
+    ) -> ExitCode:
         """Return the run's exit code: what could not be found out stands above what failed.
 
-        ``gate`` is the lightest tier whose failures count; errors and stale entries always do.
+        ``gate`` is the lightest tier whose failures count; errors, stale entries and cells that
+        ended otherwise than foretold always do.
         """
         opened = [kind for kind in self._all if kind.is_open]
         if any(kind.status is Status.ERROR for kind in opened):
             return ExitCode.ERROR
         counts = any(kind.tier <= gate for kind in opened)
-        return ExitCode.FAILED if counts or stale else ExitCode.OK
+        wrong = foretold is not None and foretold.disagreeing
+        return ExitCode.FAILED if counts or stale or wrong else ExitCode.OK
 
     def gates(self) -> tuple[Gate, ...]:
         """Return the gate of each harness and image, in the order of the cells."""

@@ -16,7 +16,9 @@ from typing import IO, Self
 from sandbox.evidence.baseline import Baseline
 from sandbox.evidence.cell import RunRecord
 from sandbox.evidence.costs import COSTS_FRAME, NAME
+from sandbox.evidence.figures import FiguresTable
 from sandbox.evidence.folder import replaced
+from sandbox.evidence.preflight import PreflightReport
 from sandbox.evidence.results import CellState, RunOutcome
 from sandbox.evidence.verdict import Tier
 from sandbox.report.ctrf import ctrf_frame, stale_tests
@@ -24,7 +26,7 @@ from sandbox.report.gathered import Gathered, Gathering
 from sandbox.report.html import budget, most_detailed, page
 from sandbox.report.jsonreport import results_frame
 from sandbox.report.junit import JUNIT_END, SUITE_END, junit_head, stale_piece, suite_head
-from sandbox.report.markdown import summary
+from sandbox.report.markdown import summary, with_figures
 from sandbox.report.share import CellShare
 from sandbox.report.spool import Span, Spool, joined
 
@@ -42,10 +44,18 @@ class RunReports:
         cells: how many there will be.
         baseline: the one they were judged with.
         folder: on whose disk the waiting parts are.
+        preflight: what was foretold of the run, to hold the cells against.
     """
 
-    def __init__(self, cells: int, baseline: Baseline, folder: Path | None = None) -> None:
-        self._gathering = Gathering(baseline)
+    def __init__(
+        self,
+        cells: int,
+        baseline: Baseline,
+        folder: Path | None = None,
+        preflight: PreflightReport | None = None,
+    ) -> None:
+        self._gathering = Gathering(baseline, preflight)
+        self._figures = FiguresTable()
         self._folder = folder
         self._budget, self._details_left = budget(cells), most_detailed(cells)
         self._details: dict[str, str] = {}
@@ -89,6 +99,8 @@ class RunReports:
         if share.times is not None:
             first, last = self._times or share.times
             self._times = (min(first, share.times[0]), max(last, share.times[1]))
+        for figures in share.figures:
+            self._figures.add(figures)
         self._keep_details(share)
 
     def _keep_details(self, share: CellShare) -> None:
@@ -118,7 +130,8 @@ class RunReports:
             self._costs.copy(self._costs.all, file)
             file.write(end.encode())
         with replaced(folder / "summary.md") as file:
-            file.write(summary(run).encode("utf-8", "replace"))
+            text = with_figures(summary(run), self._figures.text())
+            file.write(text.encode("utf-8", "replace"))
         with replaced(folder / "report.html") as file:
             file.write(page(run, self._details).encode("utf-8", "replace"))
 

@@ -8,7 +8,9 @@ from dataclasses import dataclass, replace
 
 from sandbox.evidence.baseline import Baseline
 from sandbox.evidence.cell import RunRecord
+from sandbox.evidence.foretold import Comparison
 from sandbox.evidence.judge import outcome
+from sandbox.evidence.preflight import PreflightReport
 from sandbox.evidence.results import RunOutcome, Tally
 from sandbox.evidence.stale import Staleness
 from sandbox.evidence.verdict import Status, Tier
@@ -55,8 +57,9 @@ class Gathered:
 class Gathering:
     """Takes shares in the order of the cells; keeps a line of each and a bounded rest."""
 
-    def __init__(self, baseline: Baseline) -> None:
+    def __init__(self, baseline: Baseline, preflight: PreflightReport | None = None) -> None:
         self._tally = Tally()
+        self._comparison = None if preflight is None else Comparison(preflight)
         self._stale = Staleness(baseline)
         self._lines: list[CellLine] = []
         self._same: dict[str, str] = {}
@@ -83,6 +86,9 @@ class Gathering:
         self._run_id = self._run_id or share.run_id
         if share.proves is not None:
             self._proves.setdefault(line.path[2], share.proves)
+        if self._comparison is not None:
+            for ended in share.ended:
+                self._comparison.add(ended)
         self._lacks.update(dict.fromkeys(share.lacks))
         for finding in share.findings:
             self._find(finding)
@@ -90,9 +96,10 @@ class Gathering:
     def end(self, record: RunRecord | None, today: dt.date, gate: Tier) -> Gathered:
         """Return the run, when all cells were added."""
         stale = self._stale.entries(today)
+        foretold = None if self._comparison is None else self._comparison.end()
         kinds = (self._unknown, self._known, self._retried)
         return Gathered(
-            outcome=outcome(record, self._run_id, self._tally, stale, gate),
+            outcome=outcome(record, self._run_id, self._tally, stale, gate, foretold=foretold),
             lines=tuple(self._lines),
             proves=self._proves,
             findings=Findings(

@@ -6,6 +6,7 @@ from typing import Literal
 
 from sandbox.evidence.cell import CellRecord
 from sandbox.evidence.checks import CHECKS
+from sandbox.evidence.foretold import Foretold
 from sandbox.evidence.gates import Gate
 from sandbox.evidence.records import Record
 from sandbox.evidence.results import (
@@ -55,10 +56,10 @@ class Results(Record):
     """The file; it has one line for each cell.
 
     Version 1.1 added ``gate`` and ``gates``, the state ``flaky``, each cell's ``attempts`` and each
-    verdict's ``link`` and ``flaky``.
+    verdict's ``link`` and ``flaky``. Version 1.2 added ``foretold``.
     """
 
-    schema_version: Literal["1.1"] = "1.1"
+    schema_version: Literal["1.2"] = "1.2"
     run_id: str
     profile: str | None
     exit_code: int
@@ -66,6 +67,7 @@ class Results(Record):
     summary: Summary
     gates: tuple[Gate, ...]
     stale: tuple[StaleEntry, ...]
+    foretold: Foretold | None
     checks: tuple[CheckInfo, ...]
     cells: tuple[CellReport, ...]
 
@@ -85,6 +87,7 @@ def results_frame(run: RunOutcome) -> tuple[str, str]:
         summary=run.summary,
         gates=run.gates,
         stale=run.stale,
+        foretold=run.foretold,
         checks=tuple(
             CheckInfo(id=c.id, tier=c.tier, kind=c.kind, group=c.group, why=c.why)
             for c in CHECKS.values()

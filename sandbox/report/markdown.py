@@ -9,7 +9,7 @@ from sandbox.report.gathered import Gathered
 from sandbox.report.harnesstable import escape, harness_tables, line
 from sandbox.report.share import CellLine
 from sandbox.report.tables import MOST_CELLS, Matrix, counts, matrix
-from sandbox.report.words import Finding, totals
+from sandbox.report.words import Finding, foretold_lines, totals
 
 STEP_SUMMARY_LIMIT = 1024 * 1024
 """Bytes that GitHub takes for the summary of one step."""
@@ -41,12 +41,26 @@ def summary(run: Gathered, *, limit: int = STEP_SUMMARY_LIMIT, most: int = MOST_
     return _with_tables(text, [] if found is None else [*harness_tables(found)], limit)
 
 
+def with_figures(text: str, table: str, *, limit: int = STEP_SUMMARY_LIMIT) -> str:
+    """Add the table of figures to a summary, where it fits."""
+    if not table:
+        return text
+    more = (
+        f"\n<details><summary>figures: the most that a cell had</summary>\n\n{table}\n</details>\n"
+    )
+    fits = len(text.encode()) + len(more.encode()) <= limit
+    return text + more if fits else text
+
+
 def _head(run: Gathered, found: Matrix | None) -> Iterator[str]:
     outcome = run.outcome
     profile = f", profile {outcome.profile}" if outcome.profile else ""
     yield f"## Conformance run {escape(outcome.run_id)}{escape(profile)}"
     yield ""
     yield f"{escape(totals(outcome))}; exit code {outcome.exit_code}."
+    for told in foretold_lines(outcome.foretold):
+        yield ""
+        yield f"{escape(told)}."
     yield ""
     yield from _numbers(run) if found is None else _cells(run, found)
     for text in run.lacks:

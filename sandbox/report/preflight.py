@@ -33,7 +33,7 @@ def lines(report: PreflightReport) -> Iterator[str]:
     yield ""
     yield _totals(report)
     yield from (f"predicted otherwise: {pair}" for pair in report.disagreements)
-    yield from (f"undecided, its deadline expired: {pair}" for pair in report.undecided)
+    yield from (f"undecided, its cell broke: {pair}" for pair in report.undecided)
 
 
 def _facts(report: PreflightReport) -> Table:

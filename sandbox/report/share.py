@@ -11,6 +11,8 @@ from dataclasses import dataclass
 
 from sandbox.evidence.baseline import Baseline
 from sandbox.evidence.costs import cost, cost_line
+from sandbox.evidence.figures import CellFigures
+from sandbox.evidence.foretold import Ended
 from sandbox.evidence.gates import Counts, counted
 from sandbox.evidence.results import CellResult, CellState, split_id
 from sandbox.evidence.stale import Marks, marks
@@ -44,7 +46,7 @@ class CellShare:
     ``times`` are its start and end (None: not recorded), ``proves`` what its scenario proves,
     ``details`` what the page shows of it when it is opened, packed, ``cost`` its line of
     ``timings.json``; both are empty where there are none. ``lacks`` are the promises that did not
-    hold where it ran.
+    hold where it ran. ``ended`` and ``figures`` have what each execution proves and what it used.
     """
 
     line: CellLine
@@ -60,6 +62,8 @@ class CellShare:
     details: str = ""
     cost: str = ""
     lacks: tuple[str, ...] = ()
+    ended: tuple[Ended, ...] = ()
+    figures: tuple[CellFigures, ...] = ()
 
 
 def cell_share(

@@ -14,7 +14,7 @@ from sandbox.evidence.results import CellState
 from sandbox.report.gathered import Gathered
 from sandbox.report.share import CellLine
 from sandbox.report.tables import Matrix, Row, counts, matrix
-from sandbox.report.words import Finding, totals
+from sandbox.report.words import Finding, foretold_lines, totals
 
 _STYLES = {
     CellState.PASS: "green",
@@ -53,6 +53,7 @@ def report(
         parts.append(Text(f"not guaranteed here: {text}", style="yellow", overflow="fold"))
     parts.append(Text(""))
     parts.append(Text(totals(run.outcome), style="bold"))
+    parts += (Text(line, overflow="fold") for line in foretold_lines(run.outcome.foretold))
     if results is not None:
         parts.append(Text(f"results: {results}", overflow="fold"))
     return Group(*parts)

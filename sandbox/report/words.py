@@ -7,11 +7,15 @@ from dataclasses import dataclass
 
 from sandbox.evidence.cell import CellRecord
 from sandbox.evidence.checks import CHECKS
+from sandbox.evidence.foretold import Foretold
 from sandbox.evidence.results import CellResult, CellState, RunOutcome
 from sandbox.evidence.verdict import CELL_RUN, Status, Verdict
 
 CHECK_ORDER = (CELL_RUN, *CHECKS)
 """The checks that a cell's letters stand for."""
+
+_DISAGREEMENTS = 20
+"""Cells that ended otherwise than foretold and are told one by one."""
 
 _LETTERS = {
     Status.PASS: "P",
@@ -101,3 +105,23 @@ def totals(run: RunOutcome) -> str:
     stale = f"; {count} stale baseline entr{'y' if count == 1 else 'ies'}" if count else ""
     cells = sum(run.summary.cells.values())
     return f"{cells} cells: {states}; checks passed: {tiers}{stale}"
+
+
+def foretold_lines(told: Foretold | None) -> Iterator[str]:
+    """Say in a line how preflight and cells agree, then each disagreement; nothing without one."""
+    if told is None:
+        return
+    more = "".join(
+        f", {number} cell(s) {word}"
+        for word, number in (("undecided", told.undecided), ("not foretold", told.unforetold))
+        if number
+    )
+    yield (
+        f"preflight: {told.forecasts} predictions, {told.cells} cells, {told.refusals} refused as "
+        f"foretold{more}; disagreements between preflight and cells: {told.disagreeing}"
+    )
+    shown = told.disagreements[:_DISAGREEMENTS]
+    for one in shown:
+        yield f"foretold otherwise: {one.cell_id}: {one.foretold}, but {one.ended}: {one.reason}"
+    if told.disagreeing > len(shown):
+        yield f"foretold otherwise: {told.disagreeing - len(shown)} more cell(s)"

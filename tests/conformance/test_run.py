@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import xml.etree.ElementTree as ET
 from pathlib import Path
@@ -26,6 +27,15 @@ def test_every_cell_is_recorded_and_passes_or_is_known(quick_run: Run) -> None:
     assert [cell["cell_id"] for cell in results["cells"]] == planned
     assert {cell["state"] for cell in results["cells"]} <= {"pass", "known", "flaky"}
     assert {path.split("/")[1] for path in planned} == {"alpine-3.23", "debian-12"}
+    told = results["foretold"]
+    assert (told["forecasts"], told["cells"], told["disagreeing"]) == (4, len(planned), 0)
+
+
+def test_no_record_native_file_or_report_holds_a_canary(quick_run: Run) -> None:
+    canary = re.compile(rb"sk-local-r[0-9a-f]{32}|host-canary-[0-9a-f]{32}")
+    files = [path for path in quick_run[0].rglob("*") if path.is_file()]
+    assert {"report.html", "summary.md", "results.json"} < {path.name for path in files}
+    assert [path for path in files if canary.search(path.read_bytes())] == []
 
 
 def test_every_row_validates_against_the_published_schemas(quick_run: Run) -> None:

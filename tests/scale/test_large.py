@@ -10,7 +10,7 @@ import gc
 import weakref
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -71,7 +71,7 @@ def test_no_file_of_a_cell_is_read_twice(tmp_path: Path, attempts: int) -> None:
         found = sources(run)
         place = Place(tuple(Counted(path) for path in found.place.attempts), single=False)
         Counted.reads.clear()
-        list(told(Sources(place=place, record=None, names=found.names, planned=cells)))
+        list(told(replace(found, place=place)))
         assert set(Counted.reads.values()) == {1}
         per_cell.append(Counted.reads.total() / cells)
     assert per_cell[0] == pytest.approx(per_cell[1], rel=0.1)

@@ -1,5 +1,6 @@
 """Preflight: predictions by the seed's own rules, notes, proofs, and what is printed."""
 
+import datetime as dt
 import io
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
@@ -10,19 +11,36 @@ from rich.console import Console
 from sandbox.agents.look import Look
 from sandbox.agents.overlap import Folder, Mount
 from sandbox.agents.setup import ROOTS
+from sandbox.commands.reporting import conclude, judged
 from sandbox.conformance.forecast import foretell, foretell_refusal
 from sandbox.conformance.imagenotes import notes
-from sandbox.conformance.prove import plan_of, proof_of, with_proofs
+from sandbox.conformance.prove import plan_of, with_proofs
 from sandbox.engine.facts import ImageFacts, parse_facts
 from sandbox.engine.imagebuild.store import FoundImage
-from sandbox.errors import EngineFailure, Unsupported
+from sandbox.errors import CouldNotFindOut, EngineFailure, ExitCode, Unsupported
+from sandbox.evidence.baseline import Baseline
 from sandbox.evidence.cell import Refusal
-from sandbox.evidence.folder import cell_folder
+from sandbox.evidence.folder import CellFiles, attempt_folder, cell_folder
+from sandbox.evidence.foretold import (
+    TOLD,
+    Comparison,
+    Ended,
+    compare,
+    ended,
+    proof_of,
+    read_preflight,
+    united,
+    write_preflight,
+)
+from sandbox.evidence.judge import judge
 from sandbox.evidence.preflight import Forecast, ImagePreflight, PreflightReport, Proof
 from sandbox.harnesses.registry import registered
+from sandbox.report.jsonreport import Results
 from sandbox.report.preflight import lines, preflight_report
+from sandbox.report.words import foretold_lines
 from sandbox.runtimes.library import RuntimeLibrary
 from tests.broken.goodcells import good, write
+from tests.reported import render, report_files
 
 HARNESSES = registered().harnesses
 TOOLS = ("env", "setsid", "sleep", "sh", "tr", "sed")
@@ -217,28 +235,120 @@ def test_proofs_come_from_the_cells_and_disagreements_are_counted(tmp_path: Path
     assert "predicted otherwise: opencode/debian-12" in said
 
 
-@pytest.mark.parametrize(("kind", "outcome"), [("unsupported", "cannot"), ("error", "failed")])
-def test_a_refused_cell_is_a_proof_and_a_broken_one_is_none_of_it(
-    tmp_path: Path, kind: str, outcome: str
-) -> None:
-    files = good()
-    refusal = Refusal.model_validate({"kind": kind, "reason": "so"})
-    refused = replace(files, cell=files.cell.model_copy(update={"refusal": refusal}))
-    proof = proof_of(write(tmp_path / "cell", refused))
-    assert proof == Proof(outcome=outcome, reason="so")
-    assert proof_of(tmp_path / "nothing") is None
+def refused(files: CellFiles, kind: str, reason: str = "so") -> CellFiles:
+    refusal = Refusal.model_validate({"kind": kind, "reason": reason})
+    return replace(files, cell=files.cell.model_copy(update={"refusal": refusal}))
 
 
-def test_an_expired_deadline_proves_nothing(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("kind", "outcome"), [("unsupported", "cannot"), ("error", "undecided")])
+def test_a_refused_cell_is_a_proof_and_a_broken_one_is_none(kind: str, outcome: str) -> None:
+    assert proof_of(refused(good(), kind)) == Proof(outcome=outcome, reason="so")
+
+
+def test_a_broken_cell_is_undecided_and_named(tmp_path: Path) -> None:
+    told = report(Forecast(harness="codex", outcome="works"))
+    assert with_proofs(told, tmp_path).proven == 0
+    folder = cell_folder(tmp_path, "codex/debian-12/tool_success")
+    folder.parent.mkdir(parents=True)
+    write(folder, refused(good(), "error"))
+    told = with_proofs(told, tmp_path)
+    assert (told.proven, told.disagreements, told.undecided) == (0, (), ("codex/debian-12",))
+    assert "undecided, its cell broke: codex/debian-12" in "\n".join(lines(told))
+
+
+def test_an_expired_deadline_is_no_proof_that_it_works() -> None:
     files = good()
     assert files.receipt is not None
     late = replace(files, receipt=files.receipt.model_copy(update={"timed_out": True}))
-    proof = proof_of(write(tmp_path / "cell", late))
-    assert proof is not None
-    assert proof.outcome == "undecided"
-    told = report(Forecast(harness="codex", outcome="works", proof=proof))
-    assert (told.proven, told.disagreements, told.undecided) == (0, (), ("codex/debian-12",))
-    assert "undecided, its deadline expired: codex/debian-12" in "\n".join(lines(told))
+    proof = proof_of(late)
+    assert (proof.outcome, proof.reason[:32]) == ("failed", "the agent's deadline expired aft")
+    assert Forecast(harness="codex", outcome="works", proof=proof).agrees is False
+
+
+def one_ended(scenario: str, **changes: str) -> Ended:
+    files = good(scenario)
+    files = refused(files, "unsupported", **changes) if changes else files
+    return ended(files)
+
+
+def test_the_cells_of_a_run_are_held_against_what_was_foretold() -> None:
+    works = report(Forecast(harness="codex", outcome="works"))
+    cannot = report(Forecast(harness="codex", outcome="cannot", reason="no bash"))
+    ran, model_error = one_ended("tool_success"), one_ended("model_error")
+    kept_out = one_ended("retry_500", reason="no bash")
+    otherwise = one_ended("retry_500", reason="no sh")
+    whole = compare(works, [ran, model_error])
+    assert (whole.forecasts, whole.cells, whole.refusals, whole.disagreements) == (1, 2, 0, ())
+    assert compare(cannot, [kept_out]).refusals == 1
+    (one,) = compare(works, [kept_out]).disagreements
+    assert (one.foretold, one.ended, one.reason) == ("works", "cannot", "no bash")
+    (two,) = compare(cannot, [model_error]).disagreements
+    assert (two.foretold, two.ended) == ("cannot", "works")
+    (three,) = compare(cannot, [otherwise]).disagreements
+    assert "for another reason: no sh" in three.reason
+    nothing = report(Forecast(harness="codex", outcome="unknown"))
+    assert compare(nothing, [ran, kept_out]).unforetold_cells == ("codex/debian-12/retry_500",)
+
+
+def test_a_disagreement_fails_the_run_and_is_told_in_every_report(tmp_path: Path) -> None:
+    folder = cell_folder(tmp_path, "codex/debian-12/tool_success")
+    folder.parent.mkdir(parents=True)
+    write(folder, good())
+    wrong = report(Forecast(harness="codex", outcome="cannot", reason="why"))
+    outcomes = {}
+    for told in (report(Forecast(harness="codex", outcome="works")), wrong):
+        write_preflight(tmp_path, told)
+        run = judge(tmp_path, baseline=Baseline(), today=dt.date(2027, 1, 1))
+        outcomes[run.exit_code] = run
+    assert set(outcomes) == {0, 1}
+    texts = report_files(outcomes[1])
+    for text in (render(outcomes[1], width=400), texts["summary.md"], texts["results.json"]):
+        assert "works" in text
+        assert "codex/debian-12/tool" in text.replace("\\", "")
+    assert "disagreements between preflight and cells: 1" in render(outcomes[1], width=400)
+    assert "disagreements between preflight and cells: 0" in render(outcomes[0], width=400)
+
+
+def test_the_reports_hold_each_execution_of_a_repeated_cell_against_it(tmp_path: Path) -> None:
+    for number, works in ((1, True), (2, False)):
+        folder = cell_folder(attempt_folder(tmp_path, number), "codex/debian-12/tool_success")
+        folder.parent.mkdir(parents=True)
+        write(folder, good() if works else refused(good(), "unsupported", reason="no bash"))
+    write_preflight(tmp_path, report(Forecast(harness="codex", outcome="works")))
+    assert conclude(tmp_path, known=Baseline()) is not ExitCode.OK
+    results = Results.model_validate_json((tmp_path / "results.json").read_bytes(), strict=True)
+    assert results.foretold is not None
+    assert (results.foretold.cells, results.foretold.disagreeing) == (2, 1)
+    assert results.foretold == judged(tmp_path, known=Baseline()).foretold
+    told = (tmp_path / "summary.md").read_text()
+    assert "disagreements between preflight and cells: 1" in told
+    assert "| codex | debian-12 | 2 | 2.0 | 149 |" in told
+
+
+def test_of_many_disagreements_the_first_are_named_and_all_are_counted() -> None:
+    comparison = Comparison(report(Forecast(harness="codex", outcome="cannot", reason="why")))
+    for _ in range(TOLD + 5):
+        comparison.add(one_ended("tool_success"))
+    found = comparison.end()
+    assert (found.disagreeing, len(found.disagreements)) == (TOLD + 5, TOLD)
+    *_, last = foretold_lines(found)
+    assert last == f"foretold otherwise: {TOLD + 5 - 20} more cell(s)"
+
+
+def test_predictions_of_a_runs_parts_are_brought_together(tmp_path: Path) -> None:
+    one = report(Forecast(harness="codex", outcome="works"))
+    other = report(Forecast(harness="pi", outcome="works"), name="alpine-3.23")
+    more = report(Forecast(harness="pi", outcome="works"), name="debian-12")
+    whole = united([one, other, more])
+    assert whole is not None
+    found = {image.name: [one.harness for one in image.forecasts] for image in whole.images}
+    assert found == {"debian-12": ["codex", "pi"], "alpine-3.23": ["pi"]}
+    write_preflight(tmp_path, whole)
+    assert read_preflight(tmp_path) == whole
+    assert united([]) is None
+    (tmp_path / "preflight.json").write_text("{}")
+    with pytest.raises(CouldNotFindOut, match="not a preflight report"):
+        read_preflight(tmp_path)
 
 
 @pytest.mark.parametrize(

@@ -289,7 +289,7 @@ def test_a_cell_that_the_engine_broke_before_is_flaky_everywhere_and_passes() ->
 def test_results_are_read_back_strictly() -> None:
     text = report_files(mixed())["results.json"]
     found = Results.model_validate_json(text, strict=True)
-    assert found.schema_version == "1.1"
+    assert found.schema_version == "1.2"
     assert found.exit_code == 4
     assert [check.id for check in found.checks] == list(CHECKS)
     cell = found.cells[0]
