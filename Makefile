@@ -45,6 +45,17 @@ test-unit: venv ## the tests that need no engine (seconds)
 	@temp=$$(mktemp -d -p /dev/shm 2>/dev/null || mktemp -d); trap 'rm -rf "$$temp"' EXIT; \
 	TMPDIR="$$temp" PYTEST_DEBUG_TEMPROOT="$$temp" $(PYTEST) --dist worksteal tests/unit tests/broken $(ARGS)
 
+# KILLS='200' KILL_SEED='7': more of them, and the moments of an earlier time again
+.PHONY: kill-runner
+kill-runner: venv ## kill -9 of a run at 50 random moments: nothing left, nothing else touched
+	@SANDBOX_REQUIRE_ENGINE=1 $(BIN)/python -m pytest tests/conformance/test_kill_runner.py \
+		--kills $(or $(KILLS),50) $(if $(KILL_SEED),--kill-seed $(KILL_SEED)) $(ARGS)
+
+.PHONY: faults
+faults: venv ## every fault and hard condition: how it ends, and the longest time until it has ended
+	@SANDBOX_REQUIRE_ENGINE=1 $(BIN)/python -m pytest tests/agents/test_faults.py \
+		tests/conformance/test_conditions.py tests/conformance/test_kill.py --slow-faults $(ARGS)
+
 .PHONY: check
 check: venv ## ruff, mypy --strict, import-linter, shellcheck (dash and busybox), shfmt
 	@$(BIN)/ruff check .

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
@@ -31,12 +31,15 @@ from sandbox.agents.stages import Episode, EpisodeResult, Seeded
 from sandbox.engine.client import Engine
 from sandbox.engine.host import ensure_engine
 from sandbox.engine.images import ensure_image, image_definition
+from sandbox.engine.limits import Limits
 from sandbox.engine.owner import Ownership
 from sandbox.engine.sandbox import Sandbox
 from sandbox.engine.sweep import sweep
 from sandbox.errors import SandboxError
+from sandbox.harnesses.base import LaunchContext, LaunchPlan
 from sandbox.progress import PlainProgress
 from tests.agents.test_session_sandbox import ENDPOINT, FINISH, WORK, SandboxRuntimes, folders
+from tests.conftest import FaultClock
 from tests.contract.second_engine import NEEDS, second_engine, stop
 from tests.contract.severed import Severable
 from tests.unit.agent_fakes import ScriptHarness
@@ -85,10 +88,24 @@ class Stage:
     client: HttpAgent
     harness: ScriptHarness
     runtimes: SandboxRuntimes
+    fault: FaultClock
     cancel: threading.Event = field(default_factory=threading.Event)
 
-    def run(self) -> EpisodeResult:
-        return run_episode(EPISODE, agent=self.client, resources=self.task, cancel=self.cancel)
+    def run(self, episode: Episode = EPISODE) -> EpisodeResult:
+        """Run the episode; a fault that nobody let happen before comes with the launch."""
+        plan = self.harness.plan
+
+        def planned(ctx: LaunchContext) -> LaunchPlan:
+            if self.fault.struck is None:
+                self.fault.strikes()
+            return plan(ctx)
+
+        self.harness.plan = planned  # type: ignore[method-assign]
+        result = run_episode(episode, agent=self.client, resources=self.task, cancel=self.cancel)
+        failure = result.failure
+        how = "graded" if failure is None else f"{failure.stage}, {failure.step}: {failure.kind}"
+        self.fault.ended(how)
+        return result
 
     def until_closing(self) -> None:
         """Wait until a close has arrived."""
@@ -102,7 +119,7 @@ class Stage:
             while time.monotonic() < end:
                 running = [" ".join(process.argv) for process in self.task.box.processes()]
                 if words in running:
-                    react()
+                    self.fault.strikes(react)
                     return
                 time.sleep(0.05)
 
@@ -112,13 +129,22 @@ class Stage:
 
 
 @pytest.fixture
-def stage(make: Callable[..., Sandbox], tmp_path: Path) -> Iterator[Stage]:
+def stage(make: Callable[..., Sandbox], tmp_path: Path, fault: FaultClock) -> Iterator[Stage]:
     with ExitStack() as stack:
         box = stack.enter_context(make("alpine-3.23", workdir=WORK))
-        yield staged(box, tmp_path, stack)
+        yield staged(box, tmp_path, stack, fault)
 
 
-def staged(box: Sandbox, tmp_path: Path, stack: ExitStack) -> Stage:
+@pytest.fixture
+def narrow(make: Callable[..., Sandbox], tmp_path: Path, fault: FaultClock) -> Iterator[Stage]:
+    """A stage with little memory, disk and few processes."""
+    limits = Limits(memory_mib=256, tmp_mib=96, pids=40)
+    with ExitStack() as stack:
+        box = stack.enter_context(make("alpine-3.23", workdir=WORK, limits=limits))
+        yield staged(box, tmp_path, stack, fault)
+
+
+def staged(box: Sandbox, tmp_path: Path, stack: ExitStack, fault: FaultClock) -> Stage:
     harness, runtimes = ScriptHarness(script=FINISH), SandboxRuntimes()
     agent = SupervisedAgent(
         harness,
@@ -130,7 +156,7 @@ def staged(box: Sandbox, tmp_path: Path, stack: ExitStack) -> Stage:
     sessions = AgentSessions(agent)
     app = agent_app(agent, sessions=sessions)
     client = stack.enter_context(agent_in_process(app, patience=patience))
-    return Stage(Task(box), sessions, client, harness, runtimes)
+    return Stage(Task(box), sessions, client, harness, runtimes, fault)
 
 
 def ended(result: EpisodeResult) -> tuple[str, str, str, bool]:
@@ -166,13 +192,16 @@ def test_the_container_is_removed(stage: Stage, engine: Engine, phase: str) -> N
         "close": ("verification", "verify"),
     }
     if phase == "setup":
-        stage.runtimes.while_installing = remove
+        stage.runtimes.while_installing = lambda: stage.fault.strikes(remove)
     elif phase == "activation":
         stage.harness.script = f"{FINISH}; sleep 501"
         stage.when_running("sleep 501", remove)
     else:
         parse = stage.harness.parse
-        stage.harness.parse = lambda *args: (remove(), parse(*args))[1]  # type: ignore[method-assign]
+        stage.harness.parse = lambda *args: (  # type: ignore[method-assign]
+            stage.fault.strikes(remove),
+            parse(*args),
+        )[1]
     result = stage.run()
     assert ended(result) == (*steps[phase], *INFRASTRUCTURE)
     assert result.cleanup_errors == ()
@@ -180,16 +209,18 @@ def test_the_container_is_removed(stage: Stage, engine: Engine, phase: str) -> N
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_the_engine_goes_away_during_the_activation(
-    engine: Engine, tmp_path: Path, make: Callable[..., Sandbox]
+    engine: Engine, tmp_path: Path, make: Callable[..., Sandbox], fault: FaultClock
 ) -> None:
-    assert cut_off(engine, tmp_path, make("alpine-3.23").image) == (
+    assert cut_off(engine, tmp_path, make("alpine-3.23").image, fault) == (
         ("agent", "activate", *INFRASTRUCTURE),
         ["close", "release"],
     )
     gc.collect()  # the SDK leaves a socket open whose connecting failed
 
 
-def cut_off(engine: Engine, tmp_path: Path, image: str) -> tuple[object, list[str]]:
+def cut_off(
+    engine: Engine, tmp_path: Path, image: str, fault: FaultClock
+) -> tuple[object, list[str]]:
     """Cut the road to the engine while the harness runs; how it ended, and what went wrong beside.
 
     The sandbox is removed by the engine's own road.
@@ -200,7 +231,7 @@ def cut_off(engine: Engine, tmp_path: Path, image: str) -> tuple[object, list[st
         box = Sandbox(far, image, owner=owner, workdir=WORK)
         box.start()
         stack.callback(engine.sdk.api.remove_container, box.id, force=True)
-        stage = staged(box, tmp_path, stack)
+        stage = staged(box, tmp_path, stack, fault)
         stage.harness.script = f"{FINISH}; sleep 502"
         watching = stage.when_running("sleep 502", road.sever)
         result = stage.run()
@@ -211,14 +242,16 @@ def cut_off(engine: Engine, tmp_path: Path, image: str) -> tuple[object, list[st
 @NEEDS[0]
 @NEEDS[1]
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-def test_the_engine_is_stopped_and_started_during_the_activation(tmp_path: Path) -> None:
+def test_the_engine_is_stopped_and_started_during_the_activation(
+    tmp_path: Path, fault: FaultClock
+) -> None:
     quiet = PlainProgress(quiet=True)
     with second_engine() as daemon, ExitStack() as stack:
         engine = stack.enter_context(ensure_engine(quiet, daemon=daemon))
         image = ensure_image(engine, image_definition("alpine-3.23"), quiet)
         owner = Ownership.current(run_id="faults", cell_id="engine-restarted")
         box = stack.enter_context(Sandbox(engine, image.ref, owner=owner, workdir=WORK))
-        stage = staged(box, tmp_path, stack)
+        stage = staged(box, tmp_path, stack, fault)
         stage.harness.script = f"{FINISH}; sleep 507"
 
         def restart() -> None:
@@ -265,12 +298,86 @@ def test_the_disk_fills_up_during_the_setup(stage: Stage) -> None:
         fill = 'cat /dev/zero >"$(ls -d /tmp/sandbox-*)/fill" 2>/dev/null; true'
         stage.task.box.exec(["sh", "-c", fill], deadline_s=60)
 
-    stage.runtimes.while_installing = fill
+    stage.runtimes.while_installing = lambda: stage.fault.strikes(fill)
     result = stage.run()
     assert ended(result) == ("agent", "seed", *INFRASTRUCTURE)
     assert "space" in result.failure.message
     assert stage.task.left == []
     assert result.cleanup_errors == ()
+
+
+FILL = "cd /tmp/sandbox-* && cat /dev/zero >fill 2>/dev/null; test -s fill"
+
+
+def test_the_disk_is_full_when_the_harness_is_to_start(narrow: Stage) -> None:
+    def fill() -> None:
+        assert narrow.task.box.exec(["sh", "-c", FILL], deadline_s=60).exit_code == 0
+
+    plan = narrow.harness.plan
+    narrow.harness.plan = lambda ctx: (narrow.fault.strikes(fill), plan(ctx))[1]  # type: ignore[method-assign]
+    result = narrow.run()
+    stage, step, _, _ = ended(result)
+    assert (stage, step) == ("agent", "activate")
+    assert narrow.task.left == []
+    assert result.cleanup_errors == ()
+
+
+def test_the_disk_is_full_when_the_session_is_closed(narrow: Stage) -> None:
+    def fill() -> None:
+        assert narrow.task.box.exec(["sh", "-c", FILL], deadline_s=60).exit_code == 0
+
+    parse = narrow.harness.parse
+    narrow.harness.parse = lambda *args: (narrow.fault.strikes(fill), parse(*args))[1]  # type: ignore[method-assign]
+    result = narrow.run()
+    assert (result.failure, result.reward, result.cleanup_errors) == (None, 1.0, ())
+    assert narrow.task.left == []
+
+
+@pytest.mark.parametrize(
+    ("script", "left"),
+    [
+        ("exec tail -c 500000000 /dev/zero", set()),
+        ("while sleep 600 & do :; done", {"sleep 600"}),  # an end by itself leaves what it began
+        ("echo 1 >/proc/sys/vm/swappiness && exit 9; exit 8", set()),
+    ],
+    ids=["more-memory-than-there-is", "more-processes-than-there-may-be", "proc-sys-is-written"],
+)
+def test_a_limit_is_met(narrow: Stage, script: str, left: set[str]) -> None:
+    narrow.harness.script = script
+    result = narrow.run()
+    assert ended(result) == ("agent", "activate", "no_model_call", True)
+    assert "exit code 9" not in result.failure.message  # type: ignore[union-attr]
+    assert set(narrow.task.left) == left
+    assert result.cleanup_errors == ()
+
+
+def test_an_engine_that_is_slow_for_a_while_costs_time_and_nothing_else(
+    engine: Engine, tmp_path: Path, make: Callable[..., Sandbox], fault: FaultClock
+) -> None:
+    with Severable(engine.info.host) as road, ExitStack() as stack:
+        owner = Ownership.current(run_id="faults", cell_id="engine-slow")
+        far = stack.enter_context(Engine.connect(road.address))
+        image = make("alpine-3.23").image
+        box = stack.enter_context(Sandbox(far, image, owner=owner, workdir=WORK))
+        stage = staged(box, tmp_path, stack, fault)
+        stage.harness.script = f"{FINISH}; sleep 0.51"
+        watching = stage.when_running("sleep 0.51", lambda: road.hold(3.0))
+        result = stage.run()
+        watching.join()
+        assert (result.failure, result.reward, result.cleanup_errors) == (None, 1.0, ())
+
+
+def test_a_frozen_sandbox_is_ended_at_the_deadline(
+    stage: Stage, engine: Engine, request: pytest.FixtureRequest
+) -> None:
+    if not request.config.getoption("slow_faults"):
+        pytest.skip("its end takes half a minute: --slow-faults")
+    stage.harness.script = f"{FINISH}; sleep 508"
+    container = stage.task.box.id
+    watching = stage.when_running("sleep 508", lambda: engine.sdk.api.pause(container))
+    result = stage.run(replace(EPISODE, deadline_s=5.0))
+    watching.join()
+    assert ended(result) == ("agent", "activate", *INFRASTRUCTURE)
 
 
 @pytest.mark.parametrize("phase", ["setup", "activation"])

@@ -15,6 +15,7 @@ from sandbox.engine.client import Engine
 from sandbox.engine.owner import Ownership
 from sandbox.engine.sandbox import Sandbox
 from tests.conformance.cli import sandbox, start
+from tests.conftest import FaultClock
 
 pytestmark = pytest.mark.docker
 
@@ -68,7 +69,7 @@ def wait_for(reached: Callable[[], bool], process: subprocess.Popen[bytes], what
 
 @pytest.mark.parametrize("phase", PHASES)
 def test_a_killed_run_is_swept_and_a_living_one_is_not(
-    phase: str, engine: Engine, image_refs: dict[str, str], tmp_path: Path
+    phase: str, engine: Engine, image_refs: dict[str, str], tmp_path: Path, fault: FaultClock
 ) -> None:
     living = Ownership.current(run_id="kill-test-living", cell_id="living")
     with Sandbox(engine, image_refs["alpine-3.23"], owner=living) as other:
@@ -77,11 +78,12 @@ def test_a_killed_run_is_swept_and_a_living_one_is_not(
         words = ("conformance", CELL, "--install", "copy", "--output", str(folder))
         with running(*words) as process:
             wait_for(lambda: PHASES[phase](engine, process.pid, folder), process, phase)
-            process.send_signal(signal.SIGKILL)
+            fault.strikes(lambda: process.send_signal(signal.SIGKILL))
             process.wait()
         assert containers_of(engine, process.pid), "the kill left nothing to sweep: no test"
         swept = sandbox("sweep")
         assert swept.code == 0, swept.err
+        fault.ended("swept by the next start")
         assert containers_of(engine, process.pid) == []
         assert other.exec(["true"], deadline_s=30).exit_code == 0
     judged = sandbox("judge", str(folder))

@@ -7,6 +7,7 @@ import shutil
 import socket
 import tempfile
 import threading
+import time
 from pathlib import Path
 from typing import Self
 
@@ -26,6 +27,8 @@ class Severable:
             self._listener.bind(str(self._folder / "socket"))
             self._listener.listen()
             self.address = f"unix://{self._folder}/socket"
+        self._free = threading.Event()
+        self._free.set()
 
     def __enter__(self) -> Self:
         self._thread = threading.Thread(target=self._accept)
@@ -42,6 +45,14 @@ class Severable:
         for one in (self._listener, *self._open):
             with contextlib.suppress(OSError):
                 one.shutdown(socket.SHUT_RDWR)
+
+    def hold(self, seconds: float) -> None:
+        """Let nothing through for a while, as an engine with too much to do."""
+        self._free.clear()
+        try:
+            time.sleep(seconds)
+        finally:
+            self._free.set()
 
     def _accept(self) -> None:
         threads = []
@@ -63,6 +74,7 @@ class Severable:
     def _forward(self, source: socket.socket, sink: socket.socket) -> None:
         with contextlib.suppress(OSError):
             while data := source.recv(1 << 16):
+                self._free.wait()
                 sink.sendall(data)
         with contextlib.suppress(OSError):
             sink.shutdown(socket.SHUT_WR)
