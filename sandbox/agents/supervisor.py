@@ -33,7 +33,9 @@ _VARIABLE = "SUPERVISED_"
 """How the names of variables begin that hold the command's; arguments are for all to read."""
 _REFUSED = 64  # before anything was launched
 _WRITE = """
-umask 277 && printf '%s' "$2" >"$1/supervisor.sh"
+umask 277 && printf '%s' "$2" >"$1/supervisor.sh" && exit
+echo "is there space left for $1/supervisor.sh?" >&2
+exit 1
 """
 _STOP = """
 : >"$1/stop" || exit 1

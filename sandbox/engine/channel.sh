@@ -5,7 +5,7 @@
 #   run ID FOLDER [NAME=VALUE ...] -- COMMAND [ARGUMENT ...]
 # Answers, on standard output: "ready" once (and whether it prefers its
 # own tools to those in PATH), then for each request "ID yes" just before
-# the command begins or "ID no" when its folder cannot be entered; its output; and on both streams
+# the command begins or "ID no" when it cannot be begun here; its output; and on both streams
 # "ID STATUS" (128 + n for signal n), right behind the command's last byte.
 #
 # A command's process is what the engine's exec would have made of it but for its parent: same
@@ -20,11 +20,15 @@ run() { # ID FOLDER [NAME=VALUE ...] -- COMMAND [ARGUMENT ...]
     printf '%s %s\n' "$1" "$2" >&3
 }
 
+is_there() { # FILE; a task may remove what it was found to be started through
+    [ -z "$1" ] || [ -x "$1" ]
+}
+
 become() { # as run; in a process of its own, which becomes the command
-    cd -P -- "$2" 2>/dev/null || {
+    if ! is_there "${sandbox_channel_through##* }" || ! cd -P -- "$2" 2>/dev/null; then
         printf '%s no\n' "$1"
         exit 0
-    }
+    fi
     printf '%s yes\n' "$1"
     shift 2
     while [ "$1" != -- ]; do

@@ -25,6 +25,8 @@ _ENGINE = frozenset(
         "/usr/sbin/docker-init",
     }
 )
+_PODMANS_OWN = frozenset({"/etc"})
+"""Podman mounts files in it without a layer of its own for that, as Docker has one."""
 _ENGINE_BELOW = ("/proc", "/sys", "/run/secrets")
 _TEMPORARY = ("/tmp", "/var/tmp", "/run", "/var/run", "/dev/shm")  # noqa: S108 - names in a list
 _NAMES: tuple[tuple[str, tuple[str, ...]], ...] = (
@@ -81,6 +83,8 @@ def _sorted(one: FileChange, files: CellFiles) -> Change:
 def _owner(path: str, files: CellFiles) -> Owner:
     cell = files.cell
     if path in _ENGINE or _is_below(path, _ENGINE_BELOW):
+        return "engine"
+    if path in _PODMANS_OWN and cell.engine is not None and cell.engine.product == "podman":
         return "engine"
     if cell.session_dir is not None and _is_below(path, [cell.session_dir]):
         return "private"

@@ -12,7 +12,7 @@ from sandbox.conformance.secrets import SecretWatch, host_canary
 from sandbox.conformance.witness import network_counters
 from sandbox.engine.census import Mention, disk_use, mentions
 from sandbox.evidence.baseline import Baseline
-from sandbox.evidence.cell import NetworkCounters
+from sandbox.evidence.cell import EngineRecord, NetworkCounters
 from sandbox.evidence.figures import figures_of, figures_table
 from sandbox.evidence.folder import CellFiles
 from sandbox.evidence.footprint import counts, sorted_changes
@@ -40,6 +40,14 @@ def test_each_change_belongs_to_somebody() -> None:
         "/opt/z": "unexpected",
     }
     assert counts(sorted_changes(files))["unexpected"] == 1
+
+
+@pytest.mark.parametrize(("product", "owner"), [("podman", "engine"), ("docker", "unexpected")])
+def test_only_podman_touches_etc_itself(product: str, owner: str) -> None:
+    files = replace(good(), footprint=(FileChange(path="/etc", change="modified"),))
+    engine = EngineRecord(version="1", api_version="1", product=product)
+    files = replace(files, cell=files.cell.model_copy(update={"engine": engine}))
+    assert [one.owner for one in sorted_changes(files)] == [owner]
 
 
 def test_only_what_the_script_writes_in_home_is_the_tasks() -> None:
