@@ -9,6 +9,7 @@ from sandbox.conformance.plan import LEGACY, LEGACY_HARNESSES, Axes, CellSpec, S
 from sandbox.conformance.profiles import PROFILES
 from sandbox.conformance.scenarios import SCENARIOS
 from sandbox.engine.imagebuild.definition import image_definitions
+from sandbox.engine.limits import DEFAULT_LIMITS
 from sandbox.errors import NothingSelected, UsageError
 from sandbox.harnesses.registry import Registered, registered
 
@@ -136,11 +137,18 @@ def _needs_a_session(cell: CellSpec) -> bool:
     """Whether a scenario makes no sense by ``/run``.
 
     It goes on after a close, has another session beside it, or is cancelled: nobody gets the answer
-    of a run that was hung up.
+    of a run that was hung up. It limits the sandbox, which the agent makes by ``/run``. Or its
+    verifier breaks: a run that was not verified answers with an error and no evidence.
     """
     scenario = SCENARIOS[cell.scenario]
     expected = scenario.expectation
-    return scenario.companion is not None or bool(expected.reactivated) or expected.stopped
+    return (
+        scenario.companion is not None
+        or bool(expected.reactivated)
+        or expected.stopped
+        or scenario.limits != DEFAULT_LIMITS
+        or expected.failure_stage == "verification"
+    )
 
 
 def _harnesses(arguments: argparse.Namespace) -> tuple[str, ...]:

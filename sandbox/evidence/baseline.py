@@ -8,9 +8,12 @@
     reason = "what the evidence shows, and whose fault it is"
     link = "https://..."               # optional
     expires = 2027-06-30               # optional; after this day the failure counts again
+    sometimes = true                   # optional; see below
 
 An entry covers verdicts ``fail``, and the refusal of a cell that is ``unsupported`` (check
-``cell_run``); it never covers ``error``, since an unknown cannot be a known failure.
+``cell_run``); it never covers ``error``, since an unknown cannot be a known failure. An entry with
+``sometimes`` is of a failure that depends on timing within the harness: it is never stale, and its
+reason says what decides.
 """
 
 from __future__ import annotations
@@ -40,6 +43,7 @@ class KnownFailure(Record):
     reason: str = Field(min_length=10)
     link: str | None = None
     expires: dt.date | None = None
+    sometimes: bool = False
 
     def __str__(self) -> str:
         """Name the entry by what it covers."""

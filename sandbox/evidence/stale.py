@@ -71,11 +71,14 @@ class Staleness:
             self._here.setdefault(number, {}).update(dict.fromkeys(found.open))
 
     def entries(self, today: dt.date) -> tuple[StaleEntry, ...]:
-        """Return the entries about verdicts of which none fails or is an error."""
+        """Return the entries about verdicts of which none fails or is an error.
+
+        What fails only sometimes is none of them.
+        """
         return tuple(
             self._stale(number, entry, today)
             for number, entry in enumerate(self._known)
-            if number in self._fine and number not in self._failing
+            if number in self._fine and number not in self._failing and not entry.sometimes
         )
 
     def _stale(self, number: int, entry: KnownFailure, today: dt.date) -> StaleEntry:

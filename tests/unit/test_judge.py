@@ -117,6 +117,13 @@ def test_a_stale_entry_ends_with_1(tmp_path: Path) -> None:
     assert found.cells[0].state is CellState.PASS
 
 
+def test_what_fails_only_sometimes_is_known_when_it_does_and_never_stale(tmp_path: Path) -> None:
+    sometimes = known(sometimes=True)
+    assert judged(run_of(tmp_path / "fine", good("tool_failure")), sometimes).exit_code == 0
+    failed = judged(run_of(tmp_path / "bad", wrong_status()), sometimes)
+    assert (failed.exit_code, failed.cells[0].state) == (0, CellState.KNOWN)
+
+
 def test_an_entry_is_used_when_one_of_its_cells_fails(tmp_path: Path) -> None:
     run = run_of(tmp_path, wrong_status(), good("tool_failure", image="alpine-3.23"))
     assert judged(run, known()).exit_code == 0
