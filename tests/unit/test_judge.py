@@ -56,8 +56,10 @@ def known(
     cell: str = "codex/*/tool_failure",
     check: str = "tool_status",
     expires: dt.date | None = None,
+    *,
+    sometimes: bool = False,
 ) -> KnownFailure:
-    return KnownFailure(cell=cell, check=check, reason=REASON, expires=expires)
+    return KnownFailure(cell=cell, check=check, reason=REASON, expires=expires, sometimes=sometimes)
 
 
 def test_a_cell_of_an_image_by_reference_is_found_again(tmp_path: Path) -> None:
