@@ -63,7 +63,7 @@ class StopAnswer(Enum):
     PREVENTED = "prevented"
     """The stop came first: the command is never launched."""
     REQUESTED = "requested"
-    """The supervisor was first, and stops the command if it still runs."""
+    """The supervisor was first: it launches nothing any more, or stops what it launched."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -320,7 +320,9 @@ def test_whoever_wins_the_race_the_answer_is_true(bench: Bench) -> None:
         receipt = made.run(bench.command("sleep 309"), deadline_s=20)
         asking.join(20)
         assert receipt.stopped
-        assert receipt.launched == (asked == [StopAnswer.REQUESTED])
+        # The supervisor may see the stop before the one who asked has claimed the launch: it is
+        # first then, and launches nothing either.
+        assert not receipt.launched or asked == [StopAnswer.REQUESTED]
         assert receipt.launched == there(bench, f"{bench.folder}/launched")
         assert receipt.error is None
         assert bench.box.processes() == ()
