@@ -39,6 +39,23 @@ def test_the_quick_profile_holds_its_harnesses_and_the_full_one_all(
     assert len(quick) == 7
 
 
+def test_run_is_not_asked_what_only_sessions_can_show(capsys: pytest.CaptureFixture[str]) -> None:
+    found: dict[str, set[str]] = {}
+    for harness in ("codex", "codex+legacy"):
+        assert main(["list", "--json", "--profile", "full", f"{harness}/debian-12/*"]) == 0
+        found[harness] = {one["scenario"] for one in json.loads(capsys.readouterr().out)}
+    assert found["codex+legacy"] < found["codex"]
+    assert found["codex"] - found["codex+legacy"] == {
+        "cancel_during_model",
+        "cancel_during_tool",
+        "disk_full",
+        "resume_after_close",
+        "tool_oom",
+        "two_sessions",
+        "verifier_error",
+    }
+
+
 def test_the_slow_profile_says_how_long_it_can_take(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["list", "--profile", "slow", "codex/debian-12/*"]) == ExitCode.OK
     out, told = capsys.readouterr()
