@@ -19,8 +19,10 @@ LAST_WORDS_S = 10.0
 class Splice:
     """What ``near`` says becomes the command's input, the command's output is said to ``near``.
 
-    The command says on standard error, with anything at all, that its output has ended while its
-    input may go on. The end of ``near``'s words ends the command's input.
+    The command says on standard error, as a line with the number of bytes that it had, that its
+    output has ended while its input may go on: an engine passes the two streams on apart, so the
+    line may come before the last of those bytes. The end of ``near``'s words ends the command's
+    input.
 
     Args:
         near: a connected socket; made non-blocking here.
@@ -32,9 +34,10 @@ class Splice:
         self._near, self._far = near, far
         self._to_far, self._to_near = bytearray(), bytearray()
         self._near_reads, self._near_writes, self._far_writes = True, True, True
-        self._far_said_all = False
+        self._far_heard = 0
+        self._far_count = bytearray()
         self._buffer = memoryview(bytearray(CHUNK))
-        self._output = Demultiplexer(stdout=self._to_near.extend, stderr=self._note_end)
+        self._output = Demultiplexer(stdout=self._hear, stderr=self._far_count.extend)
 
     def run(self, stopped: Callable[[], bool]) -> None:
         """Copy until the command has ended and its words are said, or ``stopped`` is true."""
@@ -50,8 +53,13 @@ class Splice:
                     if key.fileobj is self._near and events & selectors.EVENT_READ:
                         self._take_near()
 
-    def _note_end(self, _: memoryview) -> None:
-        self._far_said_all = True
+    def _hear(self, data: memoryview) -> None:
+        self._far_heard += len(data)
+        self._to_near.extend(data)
+
+    def _far_said_all(self) -> bool:
+        line, newline, _ = self._far_count.partition(b"\n")
+        return bool(newline) and line.strip().isdigit() and self._far_heard >= int(line)
 
     def _take_far(self) -> bool:
         """Read what the command says; False when it has ended and all is passed on."""
@@ -78,7 +86,7 @@ class Splice:
                 self._near_writes = False
         if not self._near_writes:
             self._to_near.clear()
-        if self._far_said_all and self._near_writes and not self._to_near:
+        if self._near_writes and not self._to_near and self._far_said_all():
             self._near_writes = False
             with suppress(OSError):
                 self._near.shutdown(socket.SHUT_WR)

@@ -52,7 +52,7 @@ def test_small_words_go_at_once_and_ends_go_one_by_one() -> None:
         assert received(client, 11) == b"early words"
         client.sendall(b"asked")
         assert received(command, 5) == b"asked"
-        command.sendall(framed(STDERR, b"end\n"))
+        command.sendall(framed(STDERR, b"11\n"))
         assert client.recv(10) == b""  # the command's output has ended,
         client.sendall(b"more")
         assert received(command, 4) == b"more"  # its input goes on
@@ -73,6 +73,15 @@ def test_much_more_than_fits_arrives_whole_both_ways() -> None:
         assert received(client, len(much)) == much
         for one in sending:
             one.join()
+
+
+def test_the_count_may_come_before_the_bytes() -> None:
+    with spliced() as (client, command, _):
+        command.sendall(framed(STDOUT, b"some ") + framed(STDERR, b"1"))
+        command.sendall(framed(STDERR, b"0\n"))
+        assert received(client, 5) == b"some "
+        command.sendall(framed(STDOUT, b"bytes"))
+        assert received(client, 6) == b"bytes"  # and then the end
 
 
 def test_the_commands_end_ends_the_connection_after_its_last_words() -> None:
