@@ -7,6 +7,8 @@ from contextlib import closing, suppress
 from dataclasses import dataclass
 from typing import Any
 
+import docker.errors
+
 from sandbox.engine.command import Command
 from sandbox.engine.failure import FOREIGN, engine_errors
 from sandbox.engine.output import Demultiplexer, Sink
@@ -165,6 +167,17 @@ class Runner:
             time.sleep(pause)
             self.expect_container()
 
+    def _state(self) -> dict[str, Any]:
+        """Ask how the container is; twice, since Podman can fail at one that it is removing."""
+        try:
+            said = self._api.inspect_container(self._container)
+        except docker.errors.APIError as error:
+            if not error.is_server_error():
+                raise
+            said = self._api.inspect_container(self._container)
+        state: dict[str, Any] = said["State"]
+        return state
+
     def expect_container(self) -> int:
         """Give the host pid of the container's init.
 
@@ -174,7 +187,7 @@ class Runner:
         """
         name = self._container[:12]
         with engine_errors(f"use container {name}", missing=ContainerGone):
-            state = self._api.inspect_container(self._container)["State"]
+            state = self._state()
         if state["Running"]:
             return int(state["Pid"])
         if state["ExitCode"] in KEEPER_REFUSED:

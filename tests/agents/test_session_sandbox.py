@@ -123,7 +123,9 @@ def own_desk(make: Callable[..., Sandbox], tmp_path: Path) -> Desk:
 def folders(box: Sandbox) -> list[str]:
     """Our session folders in a sandbox."""
     script = "ls -d /tmp/sandbox-* /var/tmp/sandbox-* 2>/dev/null; true"
-    return box.exec(["sh", "-c", script], deadline_s=10).stdout.text.split()
+    done = box.exec(["sh", "-c", script], deadline_s=10)
+    assert done.exit_code == 0, done.stdout.text + done.stderr.text
+    return done.stdout.text.split()
 
 
 def test_a_turn_in_a_lent_sandbox_leaves_it_as_it_was(desk: Desk) -> None:

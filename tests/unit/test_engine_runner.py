@@ -1,0 +1,56 @@
+"""What is asked about a container when the engine fails."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import docker.errors
+import pytest
+import requests
+
+from sandbox.engine.runner import Runner
+from sandbox.errors import ContainerGone, EngineFailure
+
+
+def refusal(status: int) -> docker.errors.APIError:
+    answer = requests.Response()
+    answer.status_code = status
+    kind = docker.errors.NotFound if status == 404 else docker.errors.APIError
+    return kind("no", answer, "it does not exist in the database")
+
+
+class Inspector:
+    """Answers inspections with what it was given, one after another."""
+
+    def __init__(self, *answers: dict[str, Any] | int) -> None:
+        self.answers = list(answers)
+
+    def inspect_container(self, container: str) -> dict[str, Any]:
+        answer = self.answers.pop(0)
+        if isinstance(answer, int):
+            raise refusal(answer)
+        return {"State": answer}
+
+
+RUNS = {"Running": True, "Pid": 7}
+
+
+def test_an_engine_that_fails_at_a_container_it_removes_is_asked_again() -> None:
+    with pytest.raises(ContainerGone):
+        Runner(Inspector(500, 404), "c", user="").expect_container()
+    assert Runner(Inspector(500, RUNS), "c", user="").expect_container() == 7
+
+
+def test_an_engine_that_fails_twice_has_failed() -> None:
+    asked = Inspector(500, 500, RUNS)
+    with pytest.raises(EngineFailure, match="500") as caught:
+        Runner(asked, "c", user="").expect_container()
+    assert not isinstance(caught.value, ContainerGone)
+    assert asked.answers == [RUNS]
+
+
+def test_a_container_that_is_not_there_is_gone_at_the_first_word() -> None:
+    asked = Inspector(404, RUNS)
+    with pytest.raises(ContainerGone):
+        Runner(asked, "c", user="").expect_container()
+    assert asked.answers == [RUNS]
