@@ -25,8 +25,9 @@ id; umask; pwd; ls /proc/self/fd | wc -l; readlink /proc/self/fd/0 /proc/self/ex
 read -r _ _ _ _ group session terminal _ </proc/$$/stat
 [ "$group.$session" = "$$.$$" ] && echo "leads a session, terminal $terminal"
 """
-OWN = re.compile(
-    r"(?m)^(SigQ|Pid|PPid|Tgid|Ngid|NS\w+|Vm\w+|Rss\w+|\w+_ctxt_switches|FDSize):.*|exec-\w+-\d+"
+OWN = re.compile(  # a command by the engine may look before it is moved into its group
+    r"(?m)^(SigQ|Pid|PPid|Tgid|Ngid|NS\w+|Vm\w+|Rss\w+|\w+_ctxt_switches|FDSize):.*"
+    r"|/exec-\w+-\d+$"
 )
 
 
