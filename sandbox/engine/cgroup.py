@@ -114,9 +114,13 @@ class ContainerCgroups:
         return None
 
     def members(self) -> frozenset[int]:
-        """List the host pids of all processes in the container."""
+        """List the host pids of all processes in the container.
+
+        Its own group is read first: a process is moved from there to one below, never back.
+        """
         root = next(iter(self.paths.values()))
-        return frozenset(pid for place in [root, *_below(root)] for pid in pids_in(place))
+        own = pids_in(root)
+        return frozenset([*own, *(pid for place in _below(root) for pid in pids_in(place))])
 
     def are_frozen(self) -> bool:
         """Tell whether the container's processes are stopped, as those of a paused one are."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -85,6 +87,21 @@ def test_the_containers_groups_are_found(kernel: Path) -> None:
     assert groups.paths["freezer"] == kernel / "cg/freezer/docker" / ID
     assert groups.paths[""] == kernel / "cg/unified/docker" / ID
     assert groups.members() == {7, 8}
+
+
+def test_a_process_that_is_moved_during_the_look_is_seen(tmp_path: Path) -> None:
+    own, below = tmp_path / "cgroup.procs", tmp_path / "exec-1"
+    os.mkfifo(own)
+
+    def move_and_answer() -> None:
+        with own.open("w") as answer:  # waits for the reader
+            below.mkdir()
+            (below / "cgroup.procs").write_text("8\n")
+            answer.write("7\n")
+
+    with ThreadPoolExecutor(1) as thread:
+        thread.submit(move_and_answer)
+        assert ContainerCgroups({"": tmp_path}).members() == {7, 8}
 
 
 @pytest.mark.parametrize("where", ["/", "/docker", "/docker/other", "/user.slice"])
