@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal
 
 from sandbox.engine.cgroup import ContainerCgroups
@@ -136,10 +138,8 @@ def _tracker(cgroups: ContainerCgroups, tracking: Tracking) -> CgroupTracker | N
         if wanted is not None:
             raise Unsupported(f"this kernel has no {wanted} hierarchy for the container")
         return None
-    attempt = root[1] / "exec-0"
     try:
-        attempt.mkdir(exist_ok=True)
-        attempt.rmdir()
+        Path(tempfile.mkdtemp(prefix="exec-", dir=root[1])).rmdir()  # others may try here too
     except OSError:
         return None
     return CgroupTracker(*root)
