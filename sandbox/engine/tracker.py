@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Protocol
 
 from sandbox.engine import cgroup
+from sandbox.engine.launching import Newcomers, Turn
 from sandbox.engine.owner import start_ticks
 from sandbox.errors import ContainerGone, EngineFailure
 
@@ -96,7 +97,7 @@ class CgroupTracker:
     def __init__(self, hierarchy: cgroup.Hierarchy, root: Path) -> None:
         self._hierarchy = hierarchy
         self._root = root
-        self._launching = threading.Lock()
+        self._launching = Turn(root)
         self._name = f"exec-{secrets.token_hex(4)}"  # others may track in the same container
         self._numbers = itertools.count(1)
         self._used: list[Path] = []
@@ -126,7 +127,7 @@ class CgroupTrack:
         hierarchy: cgroup.Hierarchy,
         root: Path,
         place: Path,
-        launching: threading.Lock,
+        launching: Turn,
         retire: Callable[[Path], None],
     ) -> None:
         self._hierarchy = hierarchy
@@ -135,27 +136,26 @@ class CgroupTrack:
         self._launching = launching
         self._holds = False
         self._retire = retire
-        self._seen: set[tuple[int, int | None]] = set()
+        self._newcomers = Newcomers(self._loose, lambda pid: cgroup.move(pid, place))
 
     def prepare(self, until: float) -> bool:
         """Wait for the sandbox's other launches, make the group and note what is there."""
-        self._holds = self._launching.acquire(timeout=max(0.0, until - time.monotonic()))
-        if not self._holds:
-            return False
         try:
+            self._holds = self._launching.take(until)
+            if not self._holds:
+                return False
             self._place.mkdir()
         except FileNotFoundError as error:
             raise ContainerGone(f"the container's control group is gone: {error}") from error
         except OSError as error:
             raise EngineFailure(f"cannot make a control group: {error}") from error
-        self._seen = self._loose()
+        self._newcomers.begin()
         return True
 
     def claim(self, ask: Callable[[], ExecState], give_up: float) -> None:
         """Move what the launch brings into the group, until the engine has launched it."""
-        await_launch(ask, give_up, arrived=lambda: self._move_new() > 0)
-        while self._move_new():
-            pass
+        await_launch(ask, give_up, arrived=self._newcomers.take)
+        self._newcomers.take_all()
         self._let_launch()
 
     def members(self) -> list[int]:
@@ -174,15 +174,10 @@ class CgroupTrack:
     def _loose(self) -> set[tuple[int, int | None]]:
         return {(pid, start_ticks(pid)) for pid in cgroup.pids_in(self._root)}
 
-    def _move_new(self) -> int:
-        new = self._loose() - self._seen
-        self._seen |= new
-        return sum(cgroup.move(pid, self._place) for pid, _ in new)
-
     def _let_launch(self) -> None:
         if self._holds:
             self._holds = False
-            self._launching.release()
+            self._launching.give_back()
 
 
 class SandboxTracker:
