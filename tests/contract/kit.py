@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from sandbox.engine.command import ExecResult
@@ -24,7 +26,19 @@ def said(result: ExecResult) -> str:
     return result.stdout.text
 
 
-def until(condition: Callable[[], bool], timeout_s: float = 5.0) -> bool:
+def cancelled(box: Sandbox, script: str, *arguments: str, at: str, **options: Any) -> ExecResult:
+    """Run a script and cancel it as soon as a process has the word ``at``."""
+    cancel = threading.Event()
+    with ThreadPoolExecutor(1) as thread:
+        running = thread.submit(sh, box, script, *arguments, cancel=cancel, **options)
+        try:
+            assert until(lambda: running.done() or alive(box, at))
+        finally:
+            cancel.set()
+        return running.result()
+
+
+def until(condition: Callable[[], bool], timeout_s: float = 30.0) -> bool:
     """Wait for something that another process brings about."""
     deadline = time.monotonic() + timeout_s
     while not condition():
