@@ -36,6 +36,7 @@ _LENGTH = struct.Struct("!H")
 _MAX_UDP = 65_535
 _MAX_CONNECTIONS = 64
 _IDLE_S = 5.0
+_LAST_ROUNDS = 10_000  # more datagrams than the kernel keeps for a socket
 _QUOTED = 64
 _LOCALHOST = dns.name.from_text("localhost")
 
@@ -190,7 +191,10 @@ class DnsResponder:
         self._thread.start()
 
     def close(self) -> None:
-        """End the thread and close every socket; a second call does nothing."""
+        """End the thread and close every socket; a second call does nothing.
+
+        What was sent before is served before: nobody may have waited for its answer.
+        """
         with self._closing:
             if self._closed:
                 return
@@ -200,17 +204,24 @@ class DnsResponder:
 
     def _serve(self) -> None:
         try:
-            while self._serve_ready():
+            while self._serve_ready(_IDLE_S):
                 self._drop_idle()
+            for _ in range(_LAST_ROUNDS):
+                if not self._serve_ready(0):
+                    break
         finally:
             for owned in (*self._connections, self._udp, self._tcp, self._wake, self._waker):
                 owned.close()
             self._selector.close()
 
-    def _serve_ready(self) -> bool:
-        """Serve what is ready; return False when it is time to end."""
-        ready = [key.fileobj for key, _ in self._selector.select(_IDLE_S)]
+    def _serve_ready(self, wait_s: float) -> bool:
+        """Serve what is ready within ``wait_s``; return False when it is time to end.
+
+        That is when ``close`` was called; from then on, when nothing is ready any more.
+        """
+        ready = [key.fileobj for key, _ in self._selector.select(wait_s)]
         if self._wake in ready:
+            self._selector.unregister(self._wake)
             return False
         for source in ready:
             if source is self._udp:
@@ -219,7 +230,7 @@ class DnsResponder:
                 self._accept()
             elif source in self._connections:
                 self._serve_connection(self._connections[source])
-        return True
+        return bool(ready) or wait_s > 0
 
     def _reply(self, wire: bytes) -> bytes | None:
         reply = reply_to(wire, own_names=self._own)

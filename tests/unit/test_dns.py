@@ -214,6 +214,20 @@ def _ended(client: socket.socket) -> bool:
         return True
 
 
+@pytest.mark.parametrize("kind", [socket.SOCK_DGRAM, socket.SOCK_STREAM])
+def test_what_was_asked_before_the_close_is_written_down(kind: socket.SocketKind) -> None:
+    log = EgressLog()
+    with socket.socket(type=kind) as client:
+        udp, tcp = same_port()
+        client.connect(udp.getsockname())
+        for number in range(50):
+            wire = ask(f"n{number}.test")
+            prefix = b"" if kind == socket.SOCK_DGRAM else struct.pack("!H", len(wire))
+            client.send(prefix + wire)
+        DnsResponder(udp, tcp, log=log).close()
+    assert [event.name for event in log.events()] == [f"n{number}.test" for number in range(50)]
+
+
 def test_close_ends_thread_and_sockets_at_once_and_twice() -> None:
     before = set(threading.enumerate())
     udp, tcp = same_port()
