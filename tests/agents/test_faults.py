@@ -9,7 +9,6 @@ from __future__ import annotations
 import gc
 import signal
 import threading
-import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
@@ -38,7 +37,14 @@ from sandbox.engine.sweep import sweep
 from sandbox.errors import SandboxError
 from sandbox.harnesses.base import LaunchContext, LaunchPlan
 from sandbox.progress import PlainProgress
-from tests.agents.test_session_sandbox import ENDPOINT, FINISH, WORK, SandboxRuntimes, folders
+from tests.agents.test_session_sandbox import (
+    ENDPOINT,
+    FINISH,
+    WORK,
+    SandboxRuntimes,
+    folders,
+    when_running,
+)
 from tests.conftest import FaultClock
 from tests.contract.second_engine import NEEDS, second_engine, stop
 from tests.contract.severed import Severable
@@ -114,20 +120,8 @@ class Stage:
         assert self.sessions._records["s"].cancel.wait(60)
 
     def when_running(self, words: str, react: Callable[[], object]) -> threading.Thread:
-        """React once a process of that command line runs in the sandbox."""
-
-        def watch() -> None:
-            end = time.monotonic() + 60
-            while time.monotonic() < end:
-                running = [" ".join(process.argv) for process in self.task.box.processes()]
-                if words in running:
-                    self.fault.strikes(react)
-                    return
-                time.sleep(0.05)
-
-        thread = threading.Thread(target=watch)
-        thread.start()
-        return thread
+        """Let the fault happen once a process of that command line runs in the sandbox."""
+        return when_running(self.task.box, words, lambda: self.fault.strikes(react))
 
 
 @pytest.fixture
@@ -372,8 +366,15 @@ def test_an_engine_that_is_slow_for_a_while_costs_time_and_nothing_else(
         image = make("alpine-3.23").image
         box = stack.enter_context(Sandbox(far, image, owner=owner, workdir=WORK))
         stage = staged(box, tmp_path, stack, fault)
-        stage.harness.script = f"{FINISH}; sleep 0.51"
-        watching = stage.when_running("sleep 0.51", lambda: road.hold(3.0))
+        stage.harness.script = f"{FINISH}; until [ -e {WORK}/go ]; do sleep 0.51; done"
+
+        def hold() -> None:
+            """Let the harness end while nothing comes through."""
+            api = engine.sdk.api
+            api.exec_start(api.exec_create(box.id, ["touch", f"{WORK}/go"])["Id"])
+            road.hold(3.0)
+
+        watching = stage.when_running("sleep 0.51", hold)
         result = stage.run()
         watching.join()
         assert (result.failure, result.reward, result.cleanup_errors) == (None, 1.0, ())

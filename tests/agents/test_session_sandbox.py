@@ -128,6 +128,22 @@ def folders(box: Sandbox) -> list[str]:
     return done.stdout.text.split()
 
 
+def when_running(box: Sandbox, words: str, react: Callable[[], object]) -> threading.Thread:
+    """React once a process of that command line runs in the sandbox."""
+
+    def watch() -> None:
+        end = time.monotonic() + 60
+        while time.monotonic() < end:
+            if words in [" ".join(process.argv) for process in box.processes()]:
+                react()
+                return
+            time.sleep(0.05)
+
+    thread = threading.Thread(target=watch)
+    thread.start()
+    return thread
+
+
 def test_a_turn_in_a_lent_sandbox_leaves_it_as_it_was(desk: Desk) -> None:
     assert desk.box is not None
     before = desk.box.diff()
@@ -249,9 +265,10 @@ def test_a_container_that_is_removed_meanwhile(
         elif phase == "activation":
             desk.harness.script = f"{FINISH}; sleep 405"
             desk.seed()
-            threading.Timer(1.0, remove).start()
+            removing = when_running(box, "sleep 405", remove)
             with pytest.raises((ContainerGone, EngineFailure)):
                 desk.activate()
+            removing.join()
         else:
             desk.seed()
             desk.activate()
