@@ -19,7 +19,7 @@ from sandbox.engine.failure import FOREIGN, engine_errors
 from sandbox.engine.framing import Reply, request
 from sandbox.engine.output import Demultiplexer, Sink
 from sandbox.engine.processes import KEPT_SHELL
-from sandbox.engine.pump import Ending, Pump
+from sandbox.engine.pump import HELD_S, Ending, Pump
 from sandbox.engine.runner import Outcome, exec_state
 from sandbox.engine.scripts import script
 from sandbox.engine.stream import HijackedConnection
@@ -122,7 +122,7 @@ class Lane:
         try:
             with engine_errors(f"run {command}", missing=ContainerGone):
                 ending = self._pump(text, reply.complete).run(
-                    until, cancel=command.cancel, ended=lambda: not self.is_alive()
+                    until, cancel=command.cancel, ended=lambda: None if self.is_alive() else HELD_S
                 )
                 return self._outcome(command, reply, ending, until)
         except BaseException:
@@ -196,7 +196,7 @@ class Lane:
         """Take what processes in the background still write, as long as the engine's exec would."""
         self._connection.close_write()
         late = Pump(self._connection, self._output, None)
-        return late.run(until, cancel=cancel, ended=lambda: True)
+        return late.run(until, cancel=cancel, ended=lambda: HELD_S)
 
     def _pump(self, text: bytes, complete: Callable[[], bool]) -> Pump:
         return Pump(

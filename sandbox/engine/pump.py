@@ -15,6 +15,10 @@ BUFFER_BYTES = 256 * 1024
 CANCEL_POLL_S = 0.05
 FIRST_IDLE_S = 0.1
 IDLE_S = 1.0
+HELD_S = 0.1
+"""How long nothing comes from what holds an ended command's output open, until nobody waits."""
+ON_ITS_WAY_S = 5.0
+"""How long the end of an output may take that nothing holds open; normal: some milliseconds."""
 
 
 class Ending(Enum):
@@ -31,7 +35,7 @@ class _Silence:
     That is when the command has ended, and then nothing came for another while.
     """
 
-    def __init__(self, ended: Callable[[], bool]) -> None:
+    def __init__(self, ended: Callable[[], float | None]) -> None:
         self._ended = ended
         self._since = time.monotonic()
         self._saw_end = False
@@ -39,6 +43,8 @@ class _Silence:
 
     def broken(self, now: float) -> None:
         """Note that something came."""
+        if self._saw_end:
+            self.patience = FIRST_IDLE_S
         self._since, self._saw_end = now, False
 
     def means_end(self, now: float) -> bool:
@@ -46,12 +52,13 @@ class _Silence:
         if now - self._since < self.patience:
             return False
         self._since = now
-        if not self._ended():
+        more = self._ended()
+        if more is None:
             self.patience = min(2 * self.patience, IDLE_S)
             return False
         if self._saw_end:
             return True
-        self._saw_end, self.patience = True, FIRST_IDLE_S
+        self._saw_end, self.patience = True, more
         return False
 
 
@@ -89,16 +96,16 @@ class Pump:
         until: float,
         *,
         cancel: threading.Event | None = None,
-        ended: Callable[[], bool] = lambda: False,
+        ended: Callable[[], float | None] = lambda: None,
     ) -> Ending:
         """Move bytes until the output ends, monotonic time ``until`` or ``cancel``.
 
         Args:
             until: when to give up.
             cancel: give up as soon as this is set (within 50 ms).
-            ended: asked while nothing comes, first after 0.1 s, later each second: whether the
-                command has ended, since a child of it may hold the output open for ever. The
-                output counts as complete when nothing comes between two such answers.
+            ended: asked while nothing comes, first after 0.1 s, later each second: None while the
+                command runs, and once it has ended how many seconds more nothing may come until
+                the output counts as complete, since a child of it may hold it open for ever.
         """
         silence = _Silence(ended)
         if not self._read():  # bytes that came with the answer's header wake no selector
@@ -111,7 +118,7 @@ class Pump:
                     return Ending.CANCELLED
                 if now >= until:
                     return Ending.TIMED_OUT
-                if silence.means_end(now):
+                if silence.means_end(now) and not selector.select(0):
                     return Ending.FINISHED
                 tick = silence.patience if cancel is None else CANCEL_POLL_S
                 for _, events in selector.select(min(tick, until - now)):

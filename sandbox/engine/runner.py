@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from contextlib import closing, suppress
 from dataclasses import dataclass
 from typing import Any
@@ -12,7 +13,7 @@ import docker.errors
 from sandbox.engine.command import Command
 from sandbox.engine.failure import FOREIGN, engine_errors
 from sandbox.engine.output import Demultiplexer, Sink
-from sandbox.engine.pump import Ending, Pump
+from sandbox.engine.pump import HELD_S, ON_ITS_WAY_S, Ending, Pump
 from sandbox.engine.stream import HijackedConnection
 from sandbox.engine.tracker import ExecState, Track, Tracker
 from sandbox.errors import ContainerGone, EngineFailure, SandboxError, Unsupported
@@ -45,6 +46,16 @@ def exec_state(api: Any, exec_id: str) -> ExecState:
         exit_code=said.get("ExitCode"),
         pid=int(said.get("Pid") or 0),
     )
+
+
+def silence_of(ask: Callable[[], ExecState], track: Track) -> float | None:
+    """Say how long the output of a command must be silent to be complete; None while it runs.
+
+    An engine says that a command has ended before it has passed all of its output on.
+    """
+    if ask().running:
+        return None
+    return HELD_S if track.may_live() else ON_ITS_WAY_S
 
 
 class Runner:
@@ -90,7 +101,9 @@ class Runner:
             with closing(HijackedConnection.start(self._api, exec_id)) as connection:
                 track.claim(ask, until + LAUNCH_GRACE_S)
                 pump = Pump(connection, output, command.stdin)
-                ending = pump.run(until, cancel=command.cancel, ended=lambda: not ask().running)
+                ending = pump.run(
+                    until, cancel=command.cancel, ended=lambda: silence_of(ask, track)
+                )
                 if ending is Ending.FINISHED:
                     ending, state = self._wait(exec_id, command, until)
                 if ending is Ending.FINISHED:

@@ -84,6 +84,14 @@ class ScanTrack:
         """Wait for the launch: the tag comes with it."""
         await_launch(ask, give_up)
 
+    def may_live(self) -> bool:
+        """Tell whether something runs that was not there before the command."""
+        known = self._known.split()
+        return any(
+            process.identity not in known and process.state not in {"Z", "X"}
+            for process in self._observer.processes()
+        )
+
     def kill(self) -> bool:
         """Kill what is the command's; False when something is left or unclear."""
         said = self._run_script(

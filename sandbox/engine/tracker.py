@@ -70,6 +70,9 @@ class Track(Protocol):
             EngineFailure: it is not by monotonic time ``give_up``.
         """
 
+    def may_live(self) -> bool:
+        """Tell whether a process of the command may still run; False only when none surely does."""
+
     def kill(self) -> bool:
         """End the command's whole process tree; False when that cannot be made sure."""
 
@@ -162,6 +165,10 @@ class CgroupTrack:
         """List the host pids of what runs of the command."""
         return cgroup.pids_in(self._place)
 
+    def may_live(self) -> bool:
+        """Tell whether the group has members."""
+        return bool(self.members())
+
     def kill(self) -> bool:
         """Kill the group's members until it is empty."""
         return cgroup.kill_group(self._hierarchy, self._place)
@@ -199,6 +206,10 @@ class SandboxTrack:
 
     def claim(self, ask: Callable[[], ExecState], give_up: float) -> None:
         """Follow nothing."""
+
+    def may_live(self) -> bool:
+        """Say that nobody can tell."""
+        return True
 
     def kill(self) -> bool:
         """Say that this is not possible here."""

@@ -8,7 +8,9 @@ import docker.errors
 import pytest
 import requests
 
-from sandbox.engine.runner import Runner
+from sandbox.engine.pump import HELD_S, ON_ITS_WAY_S
+from sandbox.engine.runner import Runner, silence_of
+from sandbox.engine.tracker import ExecState, SandboxTrack
 from sandbox.errors import ContainerGone, EngineFailure
 
 
@@ -54,3 +56,22 @@ def test_a_container_that_is_not_there_is_gone_at_the_first_word() -> None:
     with pytest.raises(ContainerGone):
         Runner(asked, "c", user="").expect_container()
     assert asked.answers == [RUNS]
+
+
+class Followed(SandboxTrack):
+    """A track that knows what runs of its command."""
+
+    def __init__(self, *, lives: bool) -> None:
+        self.lives = lives
+
+    def may_live(self) -> bool:
+        return self.lives
+
+
+def test_output_that_nothing_holds_open_may_take_its_time() -> None:
+    runs = ExecState(running=True, exit_code=None, pid=7)
+    ended = ExecState(running=False, exit_code=0, pid=7)
+    assert silence_of(lambda: runs, Followed(lives=False)) is None
+    assert silence_of(lambda: ended, Followed(lives=True)) == HELD_S
+    assert silence_of(lambda: ended, SandboxTrack()) == HELD_S  # nobody can tell
+    assert silence_of(lambda: ended, Followed(lives=False)) == ON_ITS_WAY_S > 2  # Docker's own
