@@ -17,7 +17,7 @@ from sandbox.engine.failure import FOREIGN
 from sandbox.engine.locality import is_here, peer_of
 from sandbox.errors import PrerequisiteMissing, UsageError
 
-CONNECT_TIMEOUT_S = 5
+CONNECT_TIMEOUT_S = 30  # a busy one takes seconds; where none is, that shows at once
 CALL_TIMEOUT_S = 120
 POOL_SIZE = 64
 DEFAULT_PLACE = "unix:///var/run/docker.sock"

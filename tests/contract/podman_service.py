@@ -19,7 +19,7 @@ from sandbox.engine.client import Engine
 from sandbox.engine.hostcommands import LocalCommands
 from sandbox.errors import PrerequisiteMissing
 
-READY_S = 30.0
+READY_S = 60.0
 
 # Its own network namespace keeps it from the other engine's bridge and packet filter, its own
 # mounts go with it. rlimits: its defaults are above what a container without CAP_SYS_RESOURCE may
