@@ -17,6 +17,7 @@ PROJECT = "sandbox"
 PREFIX = "sandbox."
 PROJECT_LABEL = f"{PREFIX}project"
 PROJECT_FILTER = f"{PROJECT_LABEL}={PROJECT}"
+PF_EXITING = 0x4  # include/linux/sched.h; the flags are the ninth field of proc(5)'s stat
 
 
 class Ownership(BaseModel):
@@ -93,6 +94,19 @@ def start_ticks(pid: int, *, proc: Path = Path("/proc")) -> int | None:
         return None
     fields = text.rpartition(b")")[2].split()  # proc(5): the name may hold blanks and brackets
     return None if fields[0] in (b"Z", b"X") else int(fields[19])
+
+
+def is_ending(pid: int, *, proc: Path = Path("/proc")) -> bool:
+    """Tell whether process ``pid`` has ended or is about to: the kernel began to end it.
+
+    Of a container's init that is so before the kernel kills the container's other processes.
+    """
+    try:
+        text = (proc / str(pid) / "stat").read_bytes()
+    except OSError:
+        return True
+    fields = text.rpartition(b")")[2].split()
+    return fields[0] in (b"Z", b"X") or bool(int(fields[6]) & PF_EXITING)
 
 
 def boot_id() -> str:

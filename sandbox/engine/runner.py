@@ -23,6 +23,8 @@ ABANDON_S = 1.0
 DRAIN_S = 3.0
 KILLED = 137
 SECOND_LOOKS_S = (0.0, 0.05, 0.1)
+END_S = 10.0  # between the end of a container's init and the engine's word for it; normal: 0.05
+END_POLL_S = 0.05
 START_REFUSED = (125, 126, 127)  # Podman says 125 for a folder that is none
 KEEPER_REFUSED = (126, 127)  # init's own code when it cannot run the keeper, which never gives it
 
@@ -59,12 +61,28 @@ def silence_of(ask: Callable[[], ExecState], track: Track) -> float | None:
 
 
 class Runner:
-    """Runs commands in one container; threads may share it."""
+    """Runs commands in one container; threads may share it.
 
-    def __init__(self, api: Any, container: str, *, user: str) -> None:
+    Args:
+        api: the engine's.
+        container: its id.
+        user: whom commands run as that name nobody.
+        ending: tells of a host's pid whether the kernel ends that process; only where the
+            engine's processes are this machine's.
+    """
+
+    def __init__(
+        self,
+        api: Any,
+        container: str,
+        *,
+        user: str,
+        ending: Callable[[int], bool] = lambda pid: False,  # noqa: ARG005 - nobody can tell
+    ) -> None:
         self._api = api
         self._container = container
         self._user = user
+        self._ending = ending
 
     def run(
         self, command: Command, tracker: Tracker, *, until: float, stdout: Sink, stderr: Sink
@@ -84,7 +102,7 @@ class Runner:
             with engine_errors(f"run {command}", missing=ContainerGone):
                 return self._run(command, track, until, Demultiplexer(stdout=stdout, stderr=stderr))
         except EngineFailure as error:
-            self.expect_container()  # the engine has many words for a container that is gone
+            self.expect_container_stays()  # the engine has many words for one that is gone
             if isinstance(error, ContainerGone):  # it is there, paused for one
                 raise EngineFailure(error.message) from error
             raise
@@ -176,9 +194,13 @@ class Runner:
 
         For when something was killed or refused: that can be told before the container's end.
         """
+        until = time.monotonic() + END_S
         for pause in SECOND_LOOKS_S:
             time.sleep(pause)
-            self.expect_container()
+            init = self.expect_container()
+        while self._ending(init) and time.monotonic() < until:
+            time.sleep(END_POLL_S)
+            init = self.expect_container()  # the engine has yet to hear of it
 
     def _state(self) -> dict[str, Any]:
         """Ask how the container is; twice, since Podman can fail at one that it is removing."""

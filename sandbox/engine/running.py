@@ -11,6 +11,7 @@ from sandbox.engine.channel import Channel
 from sandbox.engine.client import Engine
 from sandbox.engine.executor import Executor
 from sandbox.engine.inside import Tracking, choose
+from sandbox.engine.owner import is_ending
 from sandbox.engine.runner import Runner
 from sandbox.engine.transfer import Transfer
 
@@ -56,7 +57,8 @@ class Running:
             path: the PATH of commands, for a kept channel; without it there is none.
         """
         api, info = engine.sdk.api, engine.info
-        runner = Runner(api, container, user=user or "0")
+        seen = {"ending": is_ending} if info.can_enter_namespaces else {}
+        runner = Runner(api, container, user=user or "0", **seen)
         folder = workdir or str(config.get("WorkingDir") or "/")
         channel = (
             None

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sandbox.engine.owner import Ownership, owner_is_alive, start_ticks
+from sandbox.engine.owner import Ownership, is_ending, owner_is_alive, start_ticks
 
 WORDS = st.text(max_size=30)
 
@@ -50,9 +49,8 @@ def test_this_process_is_alive(me: Ownership) -> None:
 
 
 def test_an_ended_process_is_dead(me: Ownership) -> None:
-    ended = subprocess.Popen([sys.executable, "-c", ""])
-    started = start_ticks(ended.pid)
-    ended.wait()
+    with subprocess.Popen(["cat"], stdin=subprocess.PIPE) as ended:
+        started = start_ticks(ended.pid)
     assert not owner_is_alive(changed(me, pid=ended.pid, pid_started=started))
 
 
@@ -60,7 +58,17 @@ def test_a_zombie_is_dead(me: Ownership) -> None:
     with subprocess.Popen(["true"]) as zombie:
         os.waitid(os.P_PID, zombie.pid, os.WEXITED | os.WNOWAIT)
         assert start_ticks(zombie.pid) is None
+        assert is_ending(zombie.pid)
         assert not owner_is_alive(changed(me, pid=zombie.pid))
+
+
+def test_a_process_that_the_kernel_ends_is_ending(tmp_path: Path) -> None:
+    (tmp_path / "7").mkdir()
+    for flags, ending in ((0x400100, False), (0x400104, True)):
+        (tmp_path / "7/stat").write_text(f"7 (init) S 1 7 7 0 -1 {flags} {'0 ' * 43}\n")
+        assert is_ending(7, proc=tmp_path) is ending
+    assert is_ending(8, proc=tmp_path)
+    assert not is_ending(os.getpid())
 
 
 def test_a_reused_pid_is_another_process(me: Ownership) -> None:

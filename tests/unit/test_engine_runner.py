@@ -58,6 +58,22 @@ def test_a_container_that_is_not_there_is_gone_at_the_first_word() -> None:
     assert asked.answers == [RUNS]
 
 
+ENDED = {"Running": False, "ExitCode": 137, "FinishedAt": "now"}
+
+
+def test_a_container_whose_init_ends_is_gone_however_late_the_engine_hears_of_it() -> None:
+    asked = Inspector(*[RUNS] * 5, ENDED)
+    with pytest.raises(ContainerGone):
+        Runner(asked, "c", user="", ending=lambda pid: pid == 7).expect_container_stays()
+    assert asked.answers == []
+
+
+def test_a_container_whose_init_lives_stays() -> None:
+    asked = Inspector(*[RUNS] * 3)
+    Runner(asked, "c", user="", ending=lambda pid: pid != 7).expect_container_stays()
+    assert asked.answers == []
+
+
 class Followed(SandboxTrack):
     """A track that knows what runs of its command."""
 
