@@ -26,8 +26,8 @@ from sandbox.model.tally import Tally
 if TYPE_CHECKING:
     from uvicorn.server import Protocols
 
-START_DEADLINE_S = 10.0
-STOP_DEADLINE_S = 5.0
+START_DEADLINE_S = 30.0
+STOP_DEADLINE_S = 30.0
 LAST_LOOK_S = 0.02
 """How long a stop waits before it closes connections: a client that left just before is seen."""
 LAST_ANSWER_S = 0.1

@@ -83,9 +83,9 @@ def test_a_process_that_ends_closes_every_session(tmp_path: Path) -> None:
         served.clients.seed(seed_request("a"))
         served.clients.seed(seed_request("b"))
         thread, results = in_thread(lambda: served.clients.activate(activate_request("b")))
-        assert slow.begun.wait(10)
+        assert slow.begun.wait(60)
         assert served.process.end() == 0
-        thread.join(10)
+        thread.join(60)
     assert slow.told.is_set()
     assert [held.released for held in agent.made] == [1, 1]
     assert results

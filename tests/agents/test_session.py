@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections.abc import Sequence
@@ -42,6 +43,7 @@ from tests.unit.agent_fakes import (
     when,
 )
 
+STUBBORN = "trap '' TERM; while :; do sleep 0.1; done"
 FINISH = 'echo \'{"status": "completed", "text": "done"}\' >"$TRANSCRIPT"'
 
 
@@ -291,7 +293,7 @@ def test_a_close_during_the_installation_stops_the_setup(desk: Desk) -> None:
 
     def slow() -> None:
         begun.set()
-        assert let_go.wait(10)
+        assert let_go.wait(60)
 
     desk.runtimes.while_installing = slow
     errors: list[Exception] = []
@@ -305,13 +307,13 @@ def test_a_close_during_the_installation_stops_the_setup(desk: Desk) -> None:
 
     seeding = threading.Thread(target=seed)
     seeding.start()
-    assert begun.wait(10)
+    assert begun.wait(60)
     closing = threading.Thread(target=desk.close)
     closing.start()
-    time.sleep(0.05)
+    assert desk.sessions._records["s"].cancel.wait(60)
     let_go.set()
-    seeding.join(10)
-    closing.join(10)
+    seeding.join()
+    closing.join()
     assert isinstance(errors[0], ConflictError)
     assert desk.place.sessions == []
 
@@ -356,10 +358,22 @@ def test_a_missing_proof_fails_the_turn(desk: Desk) -> None:
     desk.close()
 
 
-def test_the_deadline_makes_a_started_turn_incomplete(desk: Desk) -> None:
-    desk.harness.script = f"{FINISH}; trap '' TERM; while :; do sleep 0.1; done"
-    desk.seed()
-    response = desk.activate(deadline_s=0.4)
+def started_until_its_deadline(root: Path, script: str) -> tuple[Desk, AgentResponse]:
+    """Run a script and go on for ever, under the first deadline long enough for its start."""
+    for deadline_s in (0.4, 4, 40):
+        folder = root / f"{deadline_s}"
+        desk = Desk(folder, FolderPlace(folder / "box"))
+        desk.harness.script = f"{script}; : >{root}/started; {STUBBORN}"
+        desk.seed()
+        response = desk.activate(deadline_s=deadline_s)
+        if (root / "started").exists():
+            return desk, response
+        desk.close()
+    raise AssertionError("it does not start")
+
+
+def test_the_deadline_makes_a_started_turn_incomplete(tmp_path: Path) -> None:
+    desk, response = started_until_its_deadline(tmp_path, FINISH)
     assert response.status == "incomplete"
     closed = desk.close()
     assert closed.agent_observations is not None
@@ -369,10 +383,10 @@ def test_the_deadline_makes_a_started_turn_incomplete(desk: Desk) -> None:
     assert box.outcome == "timeout"
 
 
-def test_an_early_deadline_tells_the_end_of_the_log(desk: Desk) -> None:
-    desk.harness.script = "echo connecting; echo refused >&2; sleep 60"
-    desk.seed()
-    outcome = desk.activate(deadline_s=0.3).outcome
+def test_an_early_deadline_tells_the_end_of_the_log(tmp_path: Path) -> None:
+    script = "echo connecting; echo refused >&2"
+    desk, response = started_until_its_deadline(tmp_path, script)
+    outcome = response.outcome
     assert outcome is not None
     assert outcome.kind is OutcomeKind.NO_MODEL_CALL
     assert outcome.log_tail == "connecting\nrefused"
@@ -380,7 +394,8 @@ def test_an_early_deadline_tells_the_end_of_the_log(desk: Desk) -> None:
 
 
 def test_a_close_during_the_run_stops_the_harness(desk: Desk) -> None:
-    desk.harness.script = f"{FINISH}; sleep 61"
+    marker = f"61.{os.getpid()}"  # others may run these tests on this machine
+    desk.harness.script = f"{FINISH}; sleep {marker}"
     desk.seed()
     results: list[AgentResponse] = []
     running = threading.Thread(target=lambda: results.append(desk.activate()))
@@ -388,7 +403,7 @@ def test_a_close_during_the_run_stops_the_harness(desk: Desk) -> None:
     while not list(desk.place.root.glob("tmp/*/harness/home/transcript.json")):
         time.sleep(0.01)
     closed = desk.close()
-    running.join(10)
+    running.join()
     assert closed.agent_observations is not None
     box = closed.agent_observations.records[-1]
     assert isinstance(box, SandboxObservation)
@@ -397,7 +412,7 @@ def test_a_close_during_the_run_stops_the_harness(desk: Desk) -> None:
     assert response.outcome is not None
     assert response.outcome.kind is OutcomeKind.INFRASTRUCTURE_FAILURE
     assert desk.place.sessions == []
-    assert b"sleep\x0061\x00" not in command_lines()
+    assert f"sleep\0{marker}\0".encode() not in command_lines()
 
 
 def command_lines() -> set[bytes]:

@@ -177,14 +177,22 @@ def test_the_sandboxs_user_is_the_default(user_box: Sandbox) -> None:
 
 
 def test_commands_run_side_by_side(box: Sandbox) -> None:
-    script = 'sleep 0.4; echo "$1"; exit "$1"'
-    began = time.monotonic()
-    with ThreadPoolExecutor() as threads:
-        results = list(threads.map(lambda number: sh(box, script, str(number)), range(6)))
+    script = """
+        : >"/tmp/beside-$1"
+        until [ "$(ls /tmp | grep -c beside-)" -ge 6 ]; do sleep 0.05; done
+        echo "$1"
+        exit "$1"
+    """
+    with ThreadPoolExecutor(6) as threads:
+        results = list(
+            threads.map(lambda number: sh(box, script, str(number), deadline_s=60), range(6))
+        )
+    said(sh(box, "rm /tmp/beside-*"))
     assert [result.exit_code for result in results] == list(range(6))
     assert [result.stdout.text for result in results] == [f"{number}\n" for number in range(6)]
-    assert time.monotonic() - began < 6 * 0.4
 
 
 def test_duration_is_measured(box: Sandbox) -> None:
-    assert 0.3 <= run(box, "sleep", "0.3").duration_s < 3.0
+    began = time.monotonic()
+    measured = run(box, "sleep", "0.3").duration_s
+    assert 0.3 <= measured <= time.monotonic() - began

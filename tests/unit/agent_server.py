@@ -88,7 +88,7 @@ class Slow:
 
     def __call__(self, cancel: threading.Event) -> None:
         self.begun.set()
-        assert cancel.wait(10)
+        assert cancel.wait(60)
         self.told.set()
 
 
@@ -110,10 +110,10 @@ def given_up(during: str, *, socket: bool) -> None:
 
         body = (seed_request() if during == "setup" else activate_request()).model_dump_json()
         future = clients.portal.start_task_soon(ask)
-        assert slow.begun.wait(10)
+        assert slow.begun.wait(60)
         future.cancel()
         if during == "setup" and socket:  # a seed may be asked again: only a close ends it
             clients.close(close_request())
-        assert slow.told.wait(10)
+        assert slow.told.wait(60)
         clients.close(close_request())
     assert [held.released for held in agent.made] == [1]

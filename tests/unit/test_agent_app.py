@@ -239,7 +239,7 @@ def test_a_close_that_fails_at_the_end_is_told() -> None:
 
 def stuck(path: str) -> Starlette:
     async def sleep(_: Request) -> Response:
-        await anyio.sleep(10)
+        await anyio.sleep(60)
         return JSONResponse({})
 
     return Starlette(routes=[Route(path, sleep, methods=["POST"])])
@@ -259,7 +259,7 @@ def test_a_server_that_never_answers_is_given_up(duty: str) -> None:
         asked = getattr(agent.under_prefix(prefixed=False), duty)
         with pytest.raises(CouldNotFindOut, match="no answer within"):
             asked(request)
-    assert time.monotonic() - started < 9
+    assert time.monotonic() - started < 30
 
 
 def answering(body: object, status: int = 200) -> Starlette:

@@ -15,7 +15,7 @@ HOST = LocalCommands()
 
 
 def wait_for(path: Path) -> str:
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 30
     while not path.exists() or not path.read_text().endswith("end\n"):
         assert time.monotonic() < deadline
         time.sleep(0.01)
@@ -41,7 +41,7 @@ def test_a_program_that_does_not_end_is_stopped() -> None:
     began = time.monotonic()
     with pytest.raises(TimeoutError, match=r"sleep did not end within 0\.1 s"):
         HOST.run(["sleep", "60"], deadline_s=0.1)
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 30
 
 
 def test_which_looks_beyond_the_users_path() -> None:
@@ -65,7 +65,7 @@ def test_a_started_program_is_on_its_own(tmp_path: Path) -> None:
         assert (folder, mask, files, err) == ("/", "0022", "0, 1, 2", "err")
         assert not HOST.has_ended(pid)
         os.kill(pid, 9)
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + 30
         while not HOST.has_ended(pid):
             assert time.monotonic() < deadline
             time.sleep(0.01)

@@ -36,5 +36,5 @@ def test_a_reaction_that_has_begun_is_waited_for_and_done_once() -> None:
         return True
 
     with watching(event, react, name="x"):
-        assert begun.wait(10)
+        assert begun.wait(60)
     assert reactions == ["reacted"]
