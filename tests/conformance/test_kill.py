@@ -20,7 +20,7 @@ from tests.conftest import FaultClock
 pytestmark = pytest.mark.docker
 
 CELL = "codex/alpine-3.23/run_timeout"
-PHASE_DEADLINE_S = 90.0
+PHASE_DEADLINE_S = 300.0
 
 
 def containers_of(engine: Engine, pid: int) -> list[str]:
@@ -96,7 +96,7 @@ def test_an_interrupted_run_cleans_up_and_keeps_what_it_saw(engine: Engine, tmp_
     with running("conformance", CELL, "--output", str(folder)) as process:
         wait_for(lambda: PHASES["tool"](engine, process.pid, folder), process, "tool")
         process.send_signal(signal.SIGINT)
-        assert process.wait(60) == 130
+        assert process.wait(180) == 130
     assert containers_of(engine, process.pid) == []
     assert (folder / "cells" / CELL / "exchanges.jsonl").is_file()
     assert (folder / "summary.md").is_file()
@@ -109,11 +109,11 @@ def test_a_second_interrupt_ends_at_once_and_the_next_start_sweeps(
     with running("conformance", CELL, "--output", str(folder)) as process:
         wait_for(lambda: PHASES["tool"](engine, process.pid, folder), process, "tool")
         process.send_signal(signal.SIGINT)
-        until = time.monotonic() + 10
+        until = time.monotonic() + 60
         while process.poll() is None and time.monotonic() < until:
             time.sleep(0.1)  # as a finger does: two that come together are one to the kernel
             process.send_signal(signal.SIGINT)
-        assert process.wait(1) == -signal.SIGINT
+        assert process.wait(10) == -signal.SIGINT
     assert containers_of(engine, process.pid), "the second one came after the end: no test"
     assert not (folder / "summary.md").exists()
     again = sandbox("conformance", "codex/alpine-3.23/tool_success", "--output", f"{folder}2")
@@ -127,5 +127,5 @@ def test_a_bench_that_is_ended_leaves_no_container(number: signal.Signals, engin
     with running(*words) as process:
         wait_for(lambda: len(containers_of(engine, process.pid)) == 2, process, "both containers")
         process.send_signal(number)
-        assert process.wait(60) == 130
+        assert process.wait(180) == 130
     assert containers_of(engine, process.pid) == []
