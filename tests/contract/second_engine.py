@@ -54,7 +54,7 @@ def stop(daemon: Daemon, how: signal.Signals) -> None:
     if pid is None:
         return
     os.kill(pid, how)
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 120
     while Path(f"/proc/{pid}").exists():
         with suppress(ChildProcessError):
             os.waitpid(pid, os.WNOHANG)

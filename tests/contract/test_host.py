@@ -75,7 +75,7 @@ def test_two_runs_at_once_start_one_which_outlives_both(daemon: Daemon) -> None:
     for run in runs:
         run.start()
     for run in runs:
-        run.join(60)
+        run.join(300)
         assert run.exitcode == 0
         run.close()
     assert starts(daemon) == 1

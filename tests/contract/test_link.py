@@ -187,13 +187,21 @@ def test_root_on_the_engines_host_gets_the_namespace(lab: Lab, kind: str) -> Non
         assert inside.sh("cat /proc/net/route | wc -l")[1].strip() == "1"  # the heading
 
 
+def answers_within(seconds: float, inside: Box) -> bool:
+    """Tell whether a lookup ends so soon: a time-out shows in each, a busy machine in some."""
+
+    def lookup() -> float:
+        began = time.monotonic()
+        assert inside.sh("getent hosts api.example.test")[0] == 2
+        return time.monotonic() - began
+
+    return any(lookup() < seconds for _ in range(10))
+
+
 @both_images
 def test_looked_up_names_are_unknown_at_once_and_logged(lab: Lab, kind: str) -> None:
     with lab.linked(kind) as (link, inside):
-        began = time.monotonic()
-        code, _ = inside.sh("getent hosts api.example.test")
-        assert code == 2
-        assert time.monotonic() - began < 1  # one time-out of the resolver is 1 s
+        assert answers_within(1.0, inside)  # one time-out of the resolver is 1 s
         asked = [(event.kind, event.name) for event in link.egress()]
         assert set(asked) == {("dns", "api.example.test")}
         assert {event.record_type for event in link.egress()} <= {"A", "AAAA"}
@@ -374,9 +382,7 @@ def test_the_weaker_isolation_is_announced_and_labelled(lab: Lab) -> None:
 @both_images
 def test_bridge_names_end_nowhere_and_fast(lab: Lab, kind: str) -> None:
     with lab.linked(kind, "bridge") as (link, inside):
-        began = time.monotonic()
-        assert inside.sh("getent hosts api.example.test")[0] == 2
-        assert time.monotonic() - began < 0.9
+        assert answers_within(0.9, inside)
         assert link.egress() == ()
         connect = 'timeout 1 "$0" -c "$1" sh 192.0.2.1 80'
         assert inside.sh(connect, GET[kind])[0] != 0

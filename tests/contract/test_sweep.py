@@ -76,7 +76,7 @@ def running(engine: Engine, image: str, *, ready: bool = True) -> Iterator[Run]:
             assert process.stdout.readline() == "ready\n"
         yield Run(run_id, process)
     finally:
-        process.communicate(timeout=30)
+        process.communicate(timeout=300)
         sweep(engine, include_run=run_id)
 
 
@@ -96,14 +96,24 @@ def of_run(report: SweepReport, run_id: str) -> list[str]:
 
 
 def test_a_killed_runs_things_go_and_a_living_ones_stay(engine: Engine, image: str) -> None:
-    with running(engine, image) as living, running(engine, image) as killed:
+    with running(engine, image) as living:
+        for _ in range(5):  # another run on this machine may be the first to sweep
+            report = swept_after_a_kill(engine, image, living)
+            if report == EVERYTHING:
+                break
+        assert report == EVERYTHING
+    assert things(engine, living.run_id) == []  # it ended by itself
+
+
+def swept_after_a_kill(engine: Engine, image: str, living: Run) -> list[str]:
+    """Kill a run beside a living one, and sweep: what this sweep says to have removed of it."""
+    with running(engine, image) as killed:
         report = sweep(engine)
         assert of_run(report, killed.run_id) == of_run(report, living.run_id) == []
         assert things(engine, killed.run_id) == EVERYTHING
 
         killed.kill()
         report = sweep(engine)
-        assert of_run(report, killed.run_id) == EVERYTHING
         assert things(engine, killed.run_id) == []
         kept = [k for k in report.kept if k.item.run_id == living.run_id]
         assert [k.item.kind for k in kept] == EVERYTHING
@@ -111,19 +121,21 @@ def test_a_killed_runs_things_go_and_a_living_ones_stay(engine: Engine, image: s
         assert things(engine, living.run_id) == EVERYTHING
 
         assert of_run(sweep(engine), killed.run_id) == []
-    assert things(engine, living.run_id) == []  # it ended by itself
+        return of_run(report, killed.run_id)
 
 
 @pytest.mark.parametrize("moment_s", [0.0, 0.05, 0.1, 0.2, 0.3])
 def test_a_run_killed_while_it_makes_things(engine: Engine, image: str, moment_s: float) -> None:
     with running(engine, image, ready=False) as killed:
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 120
         while not things(engine, killed.run_id):
             assert time.monotonic() < deadline
         time.sleep(moment_s)
         killed.kill()
         sweep(engine)
-        assert things(engine, killed.run_id) == []
+        while things(engine, killed.run_id):  # what it asked for last may come after the sweep
+            assert time.monotonic() < deadline + 60
+            sweep(engine)
 
 
 def test_sweeps_at_once_share_the_work(engine: Engine, image: str) -> None:
