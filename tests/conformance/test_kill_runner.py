@@ -1,9 +1,9 @@
 """``kill -9`` of a real run at random moments of its whole life: what the next start must undo.
 
 A harness in sh from another package makes cells that last about a second, so that every phase of a
-run is hit. After each kill the run is gone on with (or, if it had not begun, engine and temporary
-folder are swept by another start), and then nothing of the killed process may be left, while a
-sandbox, a network and a volume of a living owner are as they were.
+run is hit. After each kill the run is gone on with (or, if it had not begun or nothing of it is
+missing, engine and temporary folder are swept by another start), and then nothing of the killed
+process may be left, while a sandbox, a network and a volume of a living owner are as they were.
 
 ``make kill-runner`` kills 50 times; here are a few (``--kills``, ``--kill-seed``).
 """
@@ -276,13 +276,15 @@ def one_kill(
 
 def go_on(stage: Stage, folder: Path, where: str) -> None:
     """Start again: the run's rest if there is one, whose every cell is whole then, or a sweep."""
-    if not (folder / "run.json").is_file():
+    begun = (folder / "run.json").is_file()
+    again = stage.run("conformance", "--resume", str(folder)) if begun else None
+    whole = again is not None and again.code == 3 and "nothing is missing" in again.err
+    if again is None or whole:  # nothing was started
         swept = stage.run("sweep")
         assert swept.code == 0, f"{where}: {swept.err}"
+    if again is None:
         return
-    again = stage.run("conformance", "--resume", str(folder))
-    done = again.code == 3 and "nothing is missing" in again.err
-    assert done or again.code == 0, f"{where}: {again.code} {again.out} {again.err}"
+    assert whole or again.code == 0, f"{where}: {again.code} {again.out} {again.err}"
     cells = [read_cell(path) for path in find_cells(folder)]
     assert {cell.cell.scenario for cell in cells} == set(CELLS), where
     assert all(cell.problems == {} and cell.cell.refusal is None for cell in cells), where
