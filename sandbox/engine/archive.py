@@ -15,6 +15,7 @@ from sandbox.errors import UsageError
 CHUNK = 1 << 20
 SMALL = 1 << 18
 FILE_MODE = 0o644
+FOLDER_MODE = 0o755
 OCTAL_11 = 0o77777777777  # the most that eleven octal digits say
 END = bytes(2 * tarfile.BLOCKSIZE)
 
@@ -57,7 +58,7 @@ def stream_folders(path: str, owner: Owner) -> Iterator[bytes]:
     """Give the tar members of the folders on a relative path, the outermost first."""
     pure = PurePosixPath(path)
     for folder in (*reversed(pure.parents[:-1]), pure) if pure.parts else ():
-        yield _header(_info(str(folder), tarfile.DIRTYPE, 0o755, owner))
+        yield _header(_info(str(folder), tarfile.DIRTYPE, FOLDER_MODE, owner))
 
 
 def stream_files(files: Sequence[PutFile], prefix: str, owner: Owner) -> Iterator[bytes]:
@@ -73,7 +74,7 @@ def stream_files(files: Sequence[PutFile], prefix: str, owner: Owner) -> Iterato
         for folder in reversed(PurePosixPath(file.path).parents[:-1]):
             if folder not in folders:
                 folders.add(folder)
-                yield _header(_info(f"{prefix}{folder}", tarfile.DIRTYPE, 0o755, owner))
+                yield _header(_info(f"{prefix}{folder}", tarfile.DIRTYPE, FOLDER_MODE, owner))
         yield from _one(file, f"{prefix}{file.path}", owner)
 
 

@@ -23,6 +23,7 @@ HIDDEN = frozenset(
     {"tmpfs", "ramfs", "proc", "sysfs", "devtmpfs", "devpts", "mqueue", "cgroup", "cgroup2"}
 )
 MAX_LINKS = 40
+EVERYBODY = "4294967295"  # as many users as there can be
 SAFELY = os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -106,6 +107,14 @@ class HostLocator:
             self._expect_same()
         finally:
             os.close(number)
+
+    def shares_users(self) -> bool:
+        """Tell whether users have the same numbers in the sandbox as here (user_namespaces(7))."""
+        try:
+            said = (self._folder / "uid_map").read_text() + (self._folder / "gid_map").read_text()
+        except OSError:
+            return False
+        return said.split() == ["0", "0", EVERYBODY] * 2
 
     def locate(self, path: str) -> Located:
         """Follow the symbolic links of an absolute path; missing parts stay as they are."""

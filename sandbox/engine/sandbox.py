@@ -235,7 +235,7 @@ class Sandbox:
 
         Modes, symbolic links and (from the host) modification times are kept. Data is sent as
         it is read, so size costs no memory. Destinations in memory (/tmp) need ``tar`` in the
-        image.
+        image, but for a few small files where the host sees the sandbox (see ``copyin``).
 
         Args:
             files: files one by one; or a host folder, whose content is put; or a host file.

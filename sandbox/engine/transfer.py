@@ -13,6 +13,7 @@ from typing import IO, Any
 
 from sandbox.engine import archive, unpack
 from sandbox.engine.archive import Owner, PutFile
+from sandbox.engine.copyin import copy_in, is_small
 from sandbox.engine.copyout import copy_out
 from sandbox.engine.executor import Executor
 from sandbox.engine.failure import each, engine_errors
@@ -37,6 +38,12 @@ class Transfer:
         if place.kind not in {"folder", "missing"}:
             raise UsageError(f"{dest} in the sandbox is no folder: nothing can be put in it")
         below = str(PurePosixPath(place.path).relative_to(place.existing))
+        if (
+            not isinstance(files, Path)
+            and is_small(files)
+            and self._put_by_hand(files, place, below, owner)
+        ):
+            return
         prefix = "" if below == "." else f"{below}/"
         members = (
             archive.stream_tree(files, prefix, owner)
@@ -76,6 +83,21 @@ class Transfer:
                 cure="raise the limit, or copy it with get",
             )
         return data
+
+    def _put_by_hand(
+        self, files: Sequence[PutFile], place: Located, below: str, owner: Owner
+    ) -> bool:
+        """Write small files through the host's view; False when that is left to a tar."""
+        locator = self._executor.inside.locator
+        if not isinstance(locator, HostLocator) or not locator.shares_users():
+            return False
+        trusted = self._as_root or place.archived
+        try:
+            with locator.opened_root() as root:
+                copy_in(root, place.existing, below, files, owner, trusted=trusted)
+        except OSError:
+            return False  # the tar meets the same, and explains it
+        return True
 
     def _put_archive(self, folder: str, tar: Iterable[bytes]) -> None:
         try:

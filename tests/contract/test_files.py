@@ -14,7 +14,7 @@ import pytest
 from sandbox.engine.archive import Owner, PutFile
 from sandbox.engine.limits import ReadOnlyMount
 from sandbox.engine.sandbox import Sandbox
-from sandbox.errors import CouldNotFindOut, EngineFailure, NotFound, UsageError
+from sandbox.errors import CouldNotFindOut, EngineFailure, NotFound, Unsupported, UsageError
 from tests.contract.kit import run, said, sh
 
 pytestmark = pytest.mark.docker
@@ -87,11 +87,21 @@ def test_files_from_memory(any_box: Sandbox, base: str, tmp_path: Path) -> None:
 
 
 @DISK_AND_MEMORY
-def test_put_overwrites_files_and_keeps_the_rest(box: Sandbox, base: str) -> None:
+def test_put_overwrites_files_and_keeps_the_rest(any_box: Sandbox, base: str) -> None:
     place = f"{base}/again"
-    box.put([PutFile(path="one", data=b"1"), PutFile(path="two", data=b"2")], place)
-    box.put([PutFile(path="one", data=b"changed")], place)
-    assert (box.read(f"{place}/one"), box.read(f"{place}/two")) == (b"changed", b"2")
+    said(sh(any_box, f"mkdir -p {place}/sub; chmod 700 {place}/sub; ln -s two {place}/one"))
+    files = [PutFile(path=name, data=b"1") for name in ("one", "two", "sub/three")]
+    any_box.put(files, place)
+    any_box.put([PutFile(path="one", data=b"changed", mode=0o4750)], place)
+    assert (any_box.read(f"{place}/one"), any_box.read(f"{place}/two")) == (b"changed", b"1")
+    listed = said(sh(any_box, f"cd {place}; stat -c '%A %u %g' one two sub sub/three"))
+    assert listed.splitlines() == [
+        "-rwsr-x--- 0 0",
+        "-rw-r--r-- 0 0",
+        "drwxr-xr-x 0 0",
+        "-rw-r--r-- 0 0",
+    ]
+    assert said(sh(any_box, f"stat -c %Y {place}/one {place}/two; rm -r {place}")) == "0\n0\n"
 
 
 @DISK_AND_MEMORY
@@ -101,6 +111,22 @@ def test_files_belong_to_the_sandboxs_user(user_box: Sandbox, base: str) -> None
     listed = said(sh(user_box, f"stat -c '%u:%g' {place} {place}/mine {place}/mine/file"))
     assert listed.split() == ["1000:1000"] * 3
     assert sh(user_box, f"echo more >>{place}/mine/file; rm -r {place}/mine").ok
+
+
+def test_a_plain_user_puts_nothing_into_folders_of_others(user_box: Sandbox) -> None:
+    said(sh(user_box, "mkdir -p /tmp/theirs; chmod 755 /tmp/theirs", user="0"))
+    with pytest.raises(EngineFailure):
+        user_box.put([PutFile(path="file", data=b"x")], "/tmp/theirs")
+    assert said(sh(user_box, "ls /tmp/theirs; rm -r /tmp/theirs", user="0")) == ""
+
+
+def test_small_files_need_no_tar_where_the_sandbox_is_seen(make: Callable[..., Sandbox]) -> None:
+    with make() as own:
+        said(sh(own, 'rm "$(command -v tar)"'))
+        own.put([PutFile(path="a/file", data=b"x")], "/tmp/new")
+        assert own.read("/tmp/new/a/file") == b"x"
+        with pytest.raises(Unsupported):
+            own.put([PutFile(path="link", link_to="file")], "/tmp/new")
 
 
 def test_files_may_be_given_to_others(box: Sandbox) -> None:
