@@ -6,6 +6,7 @@ SandboxError
 ├── CouldNotFindOut            4   we have no answer: never the same as "it failed"
 │   ├── EngineFailure          4   the engine answered with an error, or not at all
 │   │   ├── ContainerGone      4   the sandbox's container is no longer running
+│   │   ├── CommandLost        4   a command's kept shell was ended, and with it the command
 │   │   └── NotFound           4   a path, image, command or user does not exist there
 │   ├── IntegrityError         4   bytes are not the pinned ones
 │   ├── FetchError             4   a registry could not be read (see ``retryable``)
@@ -76,6 +77,10 @@ class EngineFailure(CouldNotFindOut):
 
 class ContainerGone(EngineFailure):
     """The sandbox's container is no longer running."""
+
+
+class CommandLost(EngineFailure):
+    """The kept shell that ran a command was ended, so what ran of the command was ended too."""
 
 
 class NotFound(EngineFailure, LookupError):

@@ -64,7 +64,8 @@ class Place(Protocol):
     ) -> Finished:
         """Run a command to its end, with ``env`` added to its environment.
 
-        ``apart`` from any shell that it could end. Raises EngineFailure.
+        ``apart`` from any shell that it could end; else raises CommandLost, when all that ran of
+        the command was ended with that shell. Raises EngineFailure.
         """
 
     def put(self, files: Sequence[PutFile] | Path, dest: str) -> None:

@@ -19,7 +19,7 @@ from importlib.resources import files
 from pydantic import ValidationError
 
 from sandbox.agents.ports import Finished, Place
-from sandbox.errors import CouldNotFindOut, NotFound, SandboxError, Unsupported
+from sandbox.errors import CommandLost, CouldNotFindOut, NotFound, SandboxError, Unsupported
 from sandbox.evidence.records import CleanupReceipt
 
 SCRIPT = files("sandbox.agents").joinpath("supervisor.sh").read_text("ascii")
@@ -135,13 +135,15 @@ class Supervisor:
             EngineFailure: the engine or the container is gone.
         """
         check_command(command)
-        ended = self._place.exec(
-            self._argv(command, deadline_s),
-            cwd="/",
-            env=_variables(command),
-            deadline_s=deadline_s + self.stop_wait_s,
-            apart=True,
-        )
+        try:
+            ended = self._place.exec(
+                self._argv(command, deadline_s),
+                cwd="/",
+                env=_variables(command),
+                deadline_s=deadline_s + self.stop_wait_s,
+            )
+        except CommandLost:  # the command killed all that it may, the supervisor with it
+            return self.settle()
         return self._last_word(ended)
 
     def request_stop(self) -> StopAnswer:

@@ -24,12 +24,13 @@ from sandbox.engine.runner import Outcome, exec_state
 from sandbox.engine.scripts import script
 from sandbox.engine.stream import HijackedConnection
 from sandbox.engine.tracker import CgroupTrack, ExecState
-from sandbox.errors import ContainerGone, EngineFailure
+from sandbox.errors import CommandLost, ContainerGone, EngineFailure
 
 OPEN_S = 10.0
 DRAIN_S = 3.0
 READY = b"ready\n"
 READY_OWN_FIRST = b"ready, own tools first\n"
+ENDING_LOOKS_S = (0.001, 0.01, 0.1, 0.0)
 ALONE_LOOKS_S = (0.0005, 0.001, 0.002, 0.0)  # what a pipe's end lets end takes a moment
 
 
@@ -111,8 +112,9 @@ class Lane:
             How it ended; None when it has not begun and never will.
 
         Raises:
-            EngineFailure: the connection or the shell was lost after the command may have begun.
-                What runs of it was ended.
+            CommandLost: the shell was lost after the command may have begun; what ran of it was
+                ended.
+            EngineFailure: the connection was lost, and the same holds.
         """
         ident = secrets.token_hex(16)
         reply = Reply(ident, stdout=stdout, stderr=stderr)
@@ -158,11 +160,13 @@ class Lane:
                     self.close()
                 return None if reply.refused else Outcome(exit_code=reply.status)
         if ending is Ending.FINISHED:
-            certain = not self.is_alive()  # else it is the engine that ended the answer
+            certain = self._has_ended()
             self._kill_and_drain(reply)
-            if certain and not reply.began:
+            if not certain:
+                raise EngineFailure(f"the engine ended the answer while {command} ran")
+            if not reply.began:
                 return None
-            raise EngineFailure(
+            raise CommandLost(
                 f"the kept shell that ran {command} has ended: nobody knows how the command did",
                 cure="a command that ends other processes of its user is to be run apart",
             )
@@ -184,6 +188,14 @@ class Lane:
         reply.flush()
         self.close()
         return killed
+
+    def _has_ended(self) -> bool:
+        """Tell whether it is the shell that ended an answer: its last byte can come before that."""
+        for pause in ENDING_LOOKS_S:
+            if not self.is_alive():
+                return True
+            time.sleep(pause)
+        return False
 
     def _is_alone(self) -> bool:
         for pause in ALONE_LOOKS_S:

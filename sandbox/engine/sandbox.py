@@ -214,8 +214,9 @@ class Sandbox:
             NotFound: there is no such command, folder or user.
             UsageError: see ``Command``; a word longer than 128 KiB, for one.
             ContainerGone: the container ended before or while the command ran.
-            EngineFailure: the engine failed or went away; or the kept shell that ran the command
-                was ended. What ran of the command was ended too, and it is not run again.
+            CommandLost: the kept shell that ran the command was ended. What ran of the command was
+                ended too, and it is not run again.
+            EngineFailure: the engine failed or went away.
         """
         command = Command(
             argv=argv,

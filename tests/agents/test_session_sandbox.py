@@ -207,6 +207,33 @@ def test_a_close_while_it_runs_stops_it(desk: Desk) -> None:
     assert folders(desk.box) == []
 
 
+@pytest.mark.parametrize(
+    ("channel", "killing"),
+    [(True, "kill -9 -1"), (True, "pkill -9 -f 'sandbox-channe[l]'"), (False, "kill -9 -1")],
+    ids=["all", "kept shell", "all, without a kept shell"],
+)
+def test_a_harness_that_kills_more_than_its_own_leaves_a_receipt(
+    make: Callable[..., Sandbox], tmp_path: Path, channel: bool, killing: str
+) -> None:
+    with make("alpine-3.23", user="1000:1000", workdir=WORK, channel=channel) as box:
+        desk = Desk(tmp_path, box, lambda: box)
+        desk.harness.script = f"{FINISH}; (sleep 406 &); {killing}; sleep 407"
+        desk.seed()
+        response = desk.activate()
+        assert response.outcome is not None
+        assert response.outcome.kind is OutcomeKind.INFRASTRUCTURE_FAILURE
+        receipt = desk.agent.evidence("s").receipt
+        assert receipt is not None
+        assert (receipt.error, receipt.cleanup_confirmed, receipt.survivors) == (
+            "the supervisor died and left no receipt",
+            True,
+            (),
+        )
+        assert box.processes() == ()
+        desk.close()
+        assert folders(box) == []
+
+
 @pytest.mark.parametrize("workdir", ["/tmp", "/", "/alias", "/missing"])
 def test_a_workdir_that_overlaps_or_is_missing_is_refused(
     make: Callable[..., Sandbox], tmp_path: Path, workdir: str
