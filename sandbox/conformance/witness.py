@@ -23,7 +23,7 @@ _LOOK_DEADLINE_S = 30.0
 _SENT = 9
 """The column of sent packets in /proc/net/dev."""
 _LOOK = r"""
-ls /sys/class/net
+for device in /sys/class/net/*; do [ ! -e "$device" ] || printf '%s\n' "${device##*/}"; done
 printf '\0'
 [ -n "$2" ] && { [ -e "$2" ] || [ -L "$2" ]; } && printf present || printf gone
 printf '\0'

@@ -91,6 +91,9 @@ def parse_facts(text: str, *, image_env: Mapping[str, str]) -> ImageFacts:
     """
     said: defaultdict[str, list[str]] = defaultdict(list)
     for line in text.splitlines():
+        if line[:1].isdecimal():
+            said["mount"].append(_mount(line))
+            continue
         name, equals, value = line.partition("=")
         if not equals:
             raise EngineFailure(f"the image's facts cannot be read: odd line {line!r:.200}")
@@ -125,6 +128,12 @@ def parse_facts(text: str, *, image_env: Mapping[str, str]) -> ImageFacts:
     )
 
 
+def _mount(line: str) -> str:
+    """Take options and place from a line of mountinfo (proc(5))."""
+    words = line.split()
+    return f"{words[5]} {words[4]}" if len(words) > 5 else ""
+
+
 def _first(values: list[str]) -> str | None:
     return next((value for value in values if value), None)
 
@@ -140,7 +149,7 @@ def _libc(mapped: list[str], loaders: tuple[str, ...]) -> Libc:
 
 def _libc_version(libc: Libc, said: Mapping[str, list[str]]) -> str | None:
     if libc == "musl":
-        texts = [re.sub(r"^.*?\bVersion\b", "", text) for text in said.get("musl_says", [])]
+        texts = said.get("musl_says", [])
     else:  # the last number: "ld.so (Debian GLIBC 2.36-9) stable release version 2.36."
         texts = [*said.get("getconf", []), *said.get("glibc_says", [])]
         texts = [text.rpartition("version")[2] for text in texts]

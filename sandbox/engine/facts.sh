@@ -23,7 +23,7 @@ ids() {
     while read -r name _ value _; do
         case $name in
         Uid:) fact uid "$value" && uid=$value ;;
-        Gid:) fact gid "$value" ;;
+        Gid:) fact gid "$value" && break ;;
         esac
     done </proc/$$/status
     if [ -r /etc/passwd ]; then
@@ -49,23 +49,34 @@ shell() {
     fi
 }
 
+musl_version() { # of what its loader says on standard input
+    while read -r line; do
+        case $line in
+        *Version*) fact musl_says "$line" ;;
+        esac
+    done
+}
+
 libc() {
     while read -r _ _ _ _ _ file; do
         case $file in
-        */ld-musl-* | */ld-linux* | */libc.so.6 | */libc-2.*) fact mapped "$file" ;;
+        */ld-musl-* | */ld-linux* | */libc.so.6 | */libc-2.*) fact mapped "$file" && break ;;
         esac
     done </proc/$$/maps
+    glibc=
+    if has getconf; then
+        glibc=$(getconf GNU_LIBC_VERSION 2>/dev/null)
+        fact getconf "$glibc"
+    fi
     for loader in /lib/ld-musl-*.so.1 /lib64/ld-linux*.so.* /lib/ld-linux*.so.* /lib/*-linux-gnu*/ld-linux*.so.*; do
         [ -f "$loader" ] || continue
         fact loader "$loader"
         case $loader in
-        */ld-musl-*) fact musl_says "$("$loader" 2>&1 | tr '\n' ' ')" ;;
-        *) fact glibc_says "$("$loader" --version 2>/dev/null | head -n 1)" ;;
+        */ld-musl-*) "$loader" 2>&1 | musl_version ;;
+        *) [ -n "$glibc" ] || fact glibc_says "$("$loader" --version 2>/dev/null | head -n 1)" ;;
         esac
     done
-    if has getconf; then
-        fact getconf "$(getconf GNU_LIBC_VERSION 2>/dev/null)"
-    fi
+    [ -z "$glibc" ] || return 0
     for library in /lib/*-linux-gnu*/libc.so.6 /lib64/libc.so.6 /usr/lib/libc.so.6; do
         if [ -x "$library" ]; then
             fact glibc_says "$("$library" 2>/dev/null | head -n 1)"
@@ -146,9 +157,12 @@ places() {
             fact writable "$place"
         fi
     done
-    while read -r _ _ _ _ place options _; do
-        fact mount "$options $place"
-    done </proc/self/mountinfo
+    # In lines of its own: a shell reads with a system call a byte, thousands of them here.
+    if ! { has cat && cat /proc/self/mountinfo; }; then
+        while read -r line; do
+            printf '%s\n' "$line"
+        done </proc/self/mountinfo
+    fi
 }
 
 main() {

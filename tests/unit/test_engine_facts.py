@@ -16,12 +16,20 @@ from sandbox.evidence.records import FileChange
 COMMON = "uid=0\ngid=0\nuser=root\nhome=/root\nworkdir=/\npath=/bin\nmachine=x86_64\n"
 GLIBC = "mapped=/usr/lib/x86_64-linux-gnu/libc.so.6\nloader=/lib64/ld-linux-x86-64.so.2\n"
 MUSL = "mapped=/lib/ld-musl-x86_64.so.1\nloader=/lib/ld-musl-x86_64.so.1\n"
-MUSL_SAYS = "musl_says=musl libc (x86_64) Version 1.2.5 Dynamic Program Loader Usage: x [9.9]\n"
+MUSL_SAYS = "musl_says=Version 1.2.5\n"
 GLIBC_SAYS = "glibc_says=ld.so (Debian GLIBC 2.36-9+deb12u10) stable release version 2.36.\n"
 
 
 def facts(text: str) -> ImageFacts:
     return parse_facts(COMMON + text + "end=1\n", image_env={"A": "b"})
+
+
+def mounts(*shown: str) -> str:
+    """Lines of mountinfo for options and place."""
+    pairs = (one.split() for one in shown)
+    return "".join(
+        f"22 1 0:21 / {place} {options} shared:1 - tmpfs a=b rw\n" for options, place in pairs
+    )
 
 
 @pytest.mark.parametrize(
@@ -136,7 +144,7 @@ def test_shell(text: str, sh: str) -> None:
 
 def test_a_place_on_a_read_only_mount_cannot_be_written() -> None:
     """Whatever busybox's test -w says, which looks at modes only."""
-    found = facts("writable=/tmp\nwritable=/srv/x\nmount=ro,relatime /\nmount=rw /srv\n")
+    found = facts("writable=/tmp\nwritable=/srv/x\n" + mounts("ro,relatime /", "rw /srv"))
     assert [place.path for place in found.writable] == ["/srv/x"]
 
 
@@ -144,7 +152,7 @@ def test_all_the_rest() -> None:
     found = facts(
         'tool=tar /bin/tar\ntool=sh /bin/s h\nos_ID=debian\nos_VERSION_ID="12"\n'
         "ca_file=/etc/ssl/cert.pem\nwritable=/tmp\nwritable=/dev/shm/x\nwritable=/tmp\n"
-        "mount=rw,relatime /\nmount=rw,noexec /dev/shm\nmount=rw,noexec /tmp\nmount=rw /tmp\n"
+        + mounts("rw,relatime /", "rw,noexec /dev/shm", "rw,noexec /tmp", "rw /tmp")
     )
     assert found.tools == {"tar": "/bin/tar", "sh": "/bin/s h"}
     assert found.distribution == "debian 12"

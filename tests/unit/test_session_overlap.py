@@ -176,3 +176,21 @@ def test_a_look_that_fails_is_said(tmp_path: Path) -> None:
 
     with pytest.raises(CouldNotFindOut, match="cat: not found"):
         look_at(Broken(tmp_path), ["/tmp"])
+
+
+@pytest.mark.parametrize(
+    ("rows", "free"),
+    [(("t 9 2 7 3% /", "t 9 10 -1 100% /a b"), [7, 0]), (("t 9 2 7 3% /",), [None, None])],
+    ids=["a row a folder", "a row missing"],
+)
+def test_free_room_is_known_where_df_has_a_row_for_each_folder(
+    tmp_path: Path, rows: Sequence[str], free: list[int | None]
+) -> None:
+    df = "\n".join(("Filesystem 1024-blocks Used Available Capacity Mounted on", *rows))
+
+    class Told(FolderPlace):
+        def exec(self, argv: Sequence[str], **options: object) -> Ran:
+            return Ran(0, Text(f"/a\n.\0y\0/b\n.\0y\0\0n\0{df}\n\0"), Text(""))
+
+    seen = look_at(Told(tmp_path), ["/a", "/b", "/none"])
+    assert [folder.free_kib for folder in seen.folders] == [*free, None]
