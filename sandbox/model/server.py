@@ -30,6 +30,8 @@ START_DEADLINE_S = 30.0
 STOP_DEADLINE_S = 30.0
 LAST_LOOK_S = 0.02
 """How long a stop waits before it closes connections: a client that left just before is seen."""
+LAST_TURNS = 5
+"""Turns of the loop after which what came before a stop is a connection, or was one."""
 LAST_ANSWER_S = 0.1
 DATE_S = 1.0
 
@@ -186,8 +188,9 @@ class ModelServer:
         )
         self._tally = Tally(app)
         server = _Server(_config(self._tally), stopping)
+        ending: list[asyncio.Future[None]] = []  # the loop alone would let go of it
         self._stop = lambda: _call_in(
-            loop, lambda: loop.call_later(LAST_LOOK_S, _stop, server, stopping)
+            loop, lambda: ending.append(asyncio.ensure_future(_end(server, stopping)))
         )
         serving = asyncio.ensure_future(server.serve(sockets=self._sockets()))
         while not server.started and not serving.done():
@@ -244,8 +247,12 @@ def _config(app: Tally) -> uvicorn.Config:
     )
 
 
-def _stop(server: uvicorn.Server, stopping: asyncio.Event) -> None:
+async def _end(server: uvicorn.Server, stopping: asyncio.Event) -> None:
     """End every pause and close every connection, so that the shutdown has nothing to wait for."""
+    for _ in range(LAST_TURNS):
+        await asyncio.sleep(0)
+    if server.server_state.connections or server.server_state.tasks:
+        await asyncio.sleep(LAST_LOOK_S)
     stopping.set()
     server.should_exit = True
     for connection in list(server.server_state.connections):

@@ -386,6 +386,17 @@ def test_stop_is_prompt_with_open_connections(serve: Serve, script: Script) -> N
     assert digests(exchanges) == Counter(served.server.tally())
 
 
+def test_a_client_that_came_and_left_just_before_the_stop_is_seen(serve: Serve) -> None:
+    for _ in range(20):
+        with serve(TEXT) as served:
+            with socket.create_connection(("127.0.0.1", served.port)) as client:
+                path = f"{served.server.base_path}/models"
+                client.sendall(f"GET {path} HTTP/1.1\r\nHost: model\r\n\r\n".encode())
+            served.server.stop()
+        (seen,) = served.server.exchanges()
+        assert seen.path == path
+
+
 def test_stop_does_not_wait_for_a_slow_marker() -> None:
     release = threading.Event()
     script = Script(steps=(tool(1), TextStep(text="done")))
