@@ -19,7 +19,16 @@ from importlib.resources import files
 from pydantic import ValidationError
 
 from sandbox.agents.ports import Finished, Place
-from sandbox.errors import CommandLost, CouldNotFindOut, NotFound, SandboxError, Unsupported
+from sandbox.engine.archive import PutFile
+from sandbox.errors import (
+    CommandLost,
+    ContainerGone,
+    CouldNotFindOut,
+    EngineFailure,
+    NotFound,
+    SandboxError,
+    Unsupported,
+)
 from sandbox.evidence.records import CleanupReceipt
 
 SCRIPT = files("sandbox.agents").joinpath("supervisor.sh").read_text("ascii")
@@ -32,11 +41,6 @@ MARGIN_S = 15.0  # for a busy machine, before the engine kills the supervisor it
 _VARIABLE = "SUPERVISED_"
 """How the names of variables begin that hold the command's; arguments are for all to read."""
 _REFUSED = 64  # before anything was launched
-_WRITE = """
-umask 277 && printf '%s' "$2" >"$1/supervisor.sh" && exit
-echo "is there space left for $1/supervisor.sh?" >&2
-exit 1
-"""
 _STOP = """
 : >"$1/stop" || exit 1
 mkdir "$1/claim" 2>/dev/null && echo prevented || echo requested
@@ -113,18 +117,23 @@ class Supervisor:
         return self._grace_s + self._margin_s
 
     def install(self) -> None:
-        """Write the script into the folder: by a command, which is quicker than a copy.
+        """Write the script into the folder.
 
         Raises:
             SupervisionError: it could not be written.
+            ContainerGone: the sandbox has ended.
         """
-        written = self._place.exec(
-            ["sh", "-c", _WRITE, "sh", self._directory, SCRIPT],
-            cwd="/",
-            deadline_s=self._margin_s,
-        )
-        if written.exit_code != 0:
-            raise SupervisionError(f"cannot write the supervisor: {_said(written)}", launched=False)
+        script = PutFile(path="supervisor.sh", data=SCRIPT.encode(), mode=0o400)
+        try:
+            self._place.put([script], self._directory)
+        except ContainerGone:
+            raise
+        except EngineFailure as error:
+            raise SupervisionError(
+                f"cannot write the supervisor: {error.message}",
+                launched=False,
+                cure=f"is there space left in {self._directory}?",
+            ) from error
 
     def run(self, command: Command, *, deadline_s: float) -> CleanupReceipt:
         """Run the command until it ends or its deadline or a stop ends it.
