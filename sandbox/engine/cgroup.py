@@ -153,7 +153,8 @@ class ContainerCgroups:
 def pids_in(place: Path) -> list[int]:
     """List the host pids in exactly this group; none when it is gone."""
     try:
-        return [int(word) for word in (place / "cgroup.procs").read_text().split()]
+        with open(f"{place}/cgroup.procs", "rb", buffering=0) as file:  # noqa: PTH123 - asked often
+            return [int(word) for word in file.read().split()]
     except OSError:
         return []
 

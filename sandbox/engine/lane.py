@@ -30,8 +30,10 @@ OPEN_S = 10.0
 DRAIN_S = 3.0
 READY = b"ready\n"
 READY_OWN_FIRST = b"ready, own tools first\n"
+_CMDLINE = "".join(f"{word}\0" for word in KEPT_SHELL).encode()
 ENDING_LOOKS_S = (0.001, 0.01, 0.1, 0.0)
-ALONE_LOOKS_S = (0.0005, 0.001, 0.002, 0.0)  # what a pipe's end lets end takes a moment
+# What a pipe's end lets end takes a moment.
+ALONE_LOOKS_S = (0.0005, 0.001, 0.002, 0.004, 0.008, 0.0)
 
 
 class Lane:
@@ -85,13 +87,19 @@ class Lane:
 
     def _greet(self, ask: Callable[[], ExecState], until: float) -> None:
         """Follow the launch, and wait until the shell says that it is ready."""
-        self._track.claim(ask, until)
+        states: list[ExecState] = []
+
+        def asked() -> ExecState:
+            states.append(ask())
+            return states[-1]
+
+        self._track.claim(asked, until, is_it=_is_kept_shell)
         said = bytearray()
         self._sinks = (said.extend, _drop)
         prologue = script("channel").encode()
         pump = self._pump(prologue, lambda: said.endswith(b"\n"))
         pump.run(until)
-        self._pid = ask().pid
+        self._pid = states[-1].pid
         self.own_first = said == READY_OWN_FIRST
         if not (said == READY or self.own_first) or self._track.members() != [self._pid]:
             return
@@ -214,6 +222,12 @@ class Lane:
         return Pump(
             self._connection, self._output, iter((text,)), stays_open=True, complete=complete
         )
+
+
+def _is_kept_shell(pid: int) -> bool:
+    with suppress(OSError):
+        return Path(f"/proc/{pid}/cmdline").read_bytes().endswith(_CMDLINE)  # below an emulator
+    return False
 
 
 def _create(api: Any, container: str, user: str) -> str:

@@ -89,7 +89,8 @@ def start_ticks(pid: int, *, proc: Path = Path("/proc")) -> int | None:
     A zombie counts as gone: it holds nothing and does nothing.
     """
     try:
-        text = (proc / str(pid) / "stat").read_bytes()
+        with open(f"{proc}/{pid}/stat", "rb", buffering=0) as file:  # noqa: PTH123 - asked often
+            text = file.read()
     except OSError:
         return None
     fields = text.rpartition(b")")[2].split()  # proc(5): the name may hold blanks and brackets

@@ -124,15 +124,15 @@ class HostLocator:
             raise ContainerGone(f"the sandbox's init is gone: {error}") from error
         root = self.root
         resolved = resolve(root, path)
-        kind = _kind(root / resolved[1:])
-        existing = PurePosixPath(resolved)
-        while _kind(root / str(existing)[1:]) == "missing" and existing.name:
-            existing = existing.parent
+        kind = _kind(f"{root}{resolved}")
+        existing = resolved
+        while existing != "/" and _kind(f"{root}{existing}") == "missing":
+            existing = existing.rpartition("/")[0] or "/"
         self._expect_same()
         return Located(
             path=resolved,
             kind=kind,
-            existing=str(existing),
+            existing=existing,
             archived=is_archived(resolved, mounts),
         )
 
@@ -189,6 +189,7 @@ def resolve(root: Path, path: str) -> str:
     Raises:
         EngineFailure: too many links.
     """
+    top = str(root)
     todo = _steps(path)[::-1]
     done: list[str] = []
     links = 0
@@ -197,14 +198,14 @@ def resolve(root: Path, path: str) -> str:
         if part == "..":
             del done[-1:]
             continue
-        place = root.joinpath(*done, part)
-        if not place.is_symlink():
+        try:
+            target = os.readlink("/".join((top, *done, part)))  # noqa: PTH115 - asked often
+        except OSError:  # no link, or nothing
             done.append(part)
             continue
         links += 1
         if links > MAX_LINKS:
             raise EngineFailure(f"too many symbolic links at {path}")
-        target = str(place.readlink())
         if target.startswith("/"):
             done.clear()
         todo += _steps(target)[::-1]
@@ -215,9 +216,9 @@ def _steps(path: str) -> list[str]:
     return [part for part in path.split("/") if part not in {"", "."}]
 
 
-def _kind(place: Path) -> Kind:
+def _kind(place: str) -> Kind:
     try:
-        mode = place.lstat().st_mode
+        mode = os.lstat(place).st_mode
     except OSError:
         return "missing"
     if stat.S_ISREG(mode):

@@ -18,6 +18,7 @@ from sandbox.errors import ContainerGone, EngineFailure
 
 POLL_S = 0.002
 ASK_EVERY = 8
+ASK_SELDOM = 50
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,20 +36,25 @@ class ExecState:
 
 
 def await_launch(
-    ask: Callable[[], ExecState], give_up: float, *, arrived: Callable[[], bool] = lambda: False
+    ask: Callable[[], ExecState],
+    give_up: float,
+    *,
+    arrived: Callable[[], bool] = lambda: False,
+    every: int = ASK_EVERY,
 ) -> None:
     """Wait until the engine has launched a command, or will not launch it.
 
     Args:
         ask: the engine's answer about the command.
         give_up: when to wait no longer, monotonic.
-        arrived: a cheap sign, looked at more often, that it is time to ask.
+        arrived: a cheap sign, looked at each ``POLL_S``, that it is time to ask.
+        every: after so many looks the engine is asked without a sign.
 
     Raises:
         EngineFailure: nothing was decided by then.
     """
     for turn in itertools.count(1):
-        if (arrived() or turn % ASK_EVERY == 0) and ask().decided:
+        if (arrived() or turn % every == 0) and ask().decided:
             return
         if time.monotonic() > give_up:
             raise EngineFailure("the engine neither starts a command nor says why")
@@ -155,9 +161,26 @@ class CgroupTrack:
         self._newcomers.begin()
         return True
 
-    def claim(self, ask: Callable[[], ExecState], give_up: float) -> None:
-        """Move what the launch brings into the group, until the engine has launched it."""
-        await_launch(ask, give_up, arrived=self._newcomers.take)
+    def claim(
+        self,
+        ask: Callable[[], ExecState],
+        give_up: float,
+        *,
+        is_it: Callable[[int], bool] | None = None,
+    ) -> None:
+        """Move what the launch brings into the group, until the engine has launched it.
+
+        ``is_it`` tells by a host pid whether that is the command, and no longer the runtime that
+        is to become it: the engine is asked seldom before.
+        """
+
+        def arrived() -> bool:
+            came = self._newcomers.take()
+            return came if is_it is None else any(map(is_it, self.members()))
+
+        await_launch(
+            ask, give_up, arrived=arrived, every=ASK_EVERY if is_it is None else ASK_SELDOM
+        )
         self._newcomers.take_all()
         self._let_launch()
 

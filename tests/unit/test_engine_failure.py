@@ -171,6 +171,17 @@ def test_a_launch_is_followed_until_it_is_decided() -> None:
         await_launch(lambda: waiting, give_up=-1e9)
 
 
+def test_without_a_sign_the_engine_is_asked_now_and_then() -> None:
+    looks, asked = iter(range(1, 99)), []
+
+    def ask() -> ExecState:
+        asked.append(next(looks))
+        return ExecState(running=True, exit_code=None, pid=44)
+
+    await_launch(ask, give_up=1e9, arrived=lambda: next(looks) < 0, every=3)
+    assert asked == [4]
+
+
 def test_the_keeper_is_waited_for() -> None:
     counts = iter([1, 1, 2])
     await_keeper(lambda: next(counts))
