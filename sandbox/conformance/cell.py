@@ -41,6 +41,7 @@ from sandbox.engine.guarantees import guarantees
 from sandbox.engine.owner import Ownership
 from sandbox.errors import EngineFailure, SandboxError, Unsupported
 from sandbox.evidence.cell import CellRecord, Refusal, WitnessRecord
+from sandbox.evidence.celltexts import CellTexts
 from sandbox.evidence.folder import CellFiles, cell_folder, write_cell
 from sandbox.harnesses.base import Capabilities
 from sandbox.runtimes.library import Bundle
@@ -65,7 +66,8 @@ def run_cell(spec: CellSpec, world: World) -> CellRecord:
     earlier: list[Refusal] = []
     tried: _Tried = attempts(_attempt, spec, world, earlier)
     try:
-        write_cell(cell_folder(world.folder, spec.cell_id), tried.files, native=tried.native)
+        folder = cell_folder(world.folder, spec.cell_id)
+        write_cell(folder, tried.files, native=tried.native, texts=tried.texts)
     finally:
         shutil.rmtree(tried.scratch, ignore_errors=True)
     return tried.files.cell
@@ -77,6 +79,7 @@ class _Tried:
 
     files: CellFiles
     native: Path | None
+    texts: CellTexts
     scratch: Path
     broke: bool
 
@@ -97,7 +100,7 @@ def _attempt(spec: CellSpec, world: World, earlier: list[Refusal]) -> _Tried:
         earlier.append(refusal)
         if len(earlier) <= world.retries and not world.cancel.is_set():
             shutil.rmtree(cell.scratch, ignore_errors=True)
-    return _Tried(files, cell.native, cell.scratch, broke)
+    return _Tried(files, cell.native, cell.texts, cell.scratch, broke)
 
 
 class _Cell:
@@ -116,6 +119,7 @@ class _Cell:
         self._session_id = f"s{uuid.uuid4().hex}"
         self.scratch = Path(tempfile.mkdtemp(prefix=".cell-", dir=world.folder))
         self.native: Path | None = None
+        self.texts = CellTexts()
         self._bundle: Bundle | None = None
         self._driver = self._make_driver()
         self._task: Task | None = None
@@ -148,7 +152,7 @@ class _Cell:
             footprint=task.footprint,
             egress=task.egress(),
         )
-        found = task.secrets.all_seen(files, self.native)
+        found = task.secrets.all_seen(files, self.native, self.texts)
         assert files.witness is not None
         return replace(files, witness=files.witness.model_copy(update={"secrets": found}))
 

@@ -17,7 +17,8 @@ from typing import Literal
 
 from sandbox.engine.sandbox import Sandbox
 from sandbox.evidence.cell import SecretSeen
-from sandbox.evidence.folder import CellFiles, texts
+from sandbox.evidence.celltexts import CellTexts
+from sandbox.evidence.folder import CellFiles
 
 Secret = Literal["model key", "host environment"]
 HOST_VARIABLE = "SANDBOX_HOST_CANARY"
@@ -59,9 +60,11 @@ class SecretWatch:
         """Look at what the engine tells of the container."""
         self._look("container", {"docker inspect": sandbox.inspected().encode()})
 
-    def all_seen(self, files: CellFiles, native: Path | None) -> tuple[SecretSeen, ...]:
+    def all_seen(
+        self, files: CellFiles, native: Path | None, texts: CellTexts
+    ) -> tuple[SecretSeen, ...]:
         """Look at everything that is about to be written; return all that was ever found."""
-        self._look("records", {name: text.encode() for name, text in texts(files).items()})
+        self._look("records", {name: text.encode() for name, text in texts.of(files).items()})
         for path in _files(native):
             self._search(path, str(path.relative_to(native or path)))
         return tuple(sorted(self._found, key=lambda one: (one.place, one.where, one.secret)))

@@ -14,11 +14,10 @@ it cannot parse as a problem, so that a check can fail on it instead of the judg
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -28,6 +27,7 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from sandbox.errors import CouldNotFindOut, UsageError
 from sandbox.evidence.cell import CellRecord, RunRecord, WitnessRecord
+from sandbox.evidence.celltexts import CellTexts, json_text
 from sandbox.evidence.records import (
     CleanupReceipt,
     EgressEvent,
@@ -36,7 +36,6 @@ from sandbox.evidence.records import (
     InstallReceipt,
 )
 from sandbox.evidence.rows import FailureRow, Row, SuccessRow
-from sandbox.evidence.unicode import storable_value
 
 _Model = TypeVar("_Model", bound=BaseModel)
 _Footprint = TypeAdapter(tuple[FileChange, ...])
@@ -78,7 +77,7 @@ def cell_id_of(run: Path, folder: Path) -> str:
 def write_run(run: Path, record: RunRecord) -> None:
     """Write ``run.json`` by one rename; called again when the run ends."""
     run.mkdir(parents=True, exist_ok=True)
-    write_text(run / "run.json", _json(record))
+    write_text(run / "run.json", json_text(record))
 
 
 def read_run(run: Path) -> RunRecord | None:
@@ -100,8 +99,16 @@ def read_run(run: Path) -> RunRecord | None:
         ) from error
 
 
-def write_cell(folder: Path, files: CellFiles, *, native: Path | None = None) -> None:
+def write_cell(
+    folder: Path,
+    files: CellFiles,
+    *,
+    native: Path | None = None,
+    texts: CellTexts | None = None,
+) -> None:
     """Write a cell folder by one rename; the tree ``native`` is copied to ``native/``.
+
+    ``texts`` may know some of the records already.
 
     Nothing appears at ``folder`` when writing fails. Symlinks in ``native`` stay symlinks.
 
@@ -114,7 +121,7 @@ def write_cell(folder: Path, files: CellFiles, *, native: Path | None = None) ->
     temporary = folder.parent / f".{folder.name}.tmp-{uuid.uuid4().hex}"
     try:
         temporary.mkdir()
-        for name, text in texts(files).items():
+        for name, text in (texts or CellTexts()).of(files).items():
             (temporary / name).write_text(text, encoding="utf-8")
         if native is not None and native.is_dir():
             shutil.copytree(native, temporary / "native", symlinks=True)
@@ -215,43 +222,6 @@ def brief(error: ValidationError) -> str:
     where = ".".join(str(part) for part in first["loc"]) or "the value"
     more = f" (and {len(rest)} more)" if rest else ""
     return f"{where}: {first['msg']}{more}"
-
-
-def texts(files: CellFiles) -> dict[str, str]:
-    """Return the records of a cell as they are written, by the name of the file."""
-    found = {"cell.json": _json(files.cell)}
-    for name, model in (
-        ("witness.json", files.witness),
-        ("receipt.json", files.receipt),
-        ("install.json", files.install),
-    ):
-        if model is not None:
-            found[name] = _json(model)
-    for name, models in (("exchanges.jsonl", files.exchanges), ("egress.jsonl", files.egress)):
-        if models is not None:
-            found[name] = _json_lines(models)
-    if files.footprint is not None:
-        found["footprint.json"] = _Footprint.dump_json(files.footprint, indent=2).decode() + "\n"
-    if files.row is not None:
-        found[row_file(files.row)] = _json_lines([files.row])
-    return found
-
-
-def row_file(row: Row) -> str:
-    """Return the name of the file that a row of this kind is kept in."""
-    return "rollouts.jsonl" if isinstance(row, SuccessRow) else "failures.jsonl"
-
-
-def _json(model: BaseModel, indent: int | None = 2) -> str:
-    try:
-        return model.model_dump_json(indent=indent, by_alias=True) + "\n"
-    except ValueError:  # a lone surrogate somewhere: rare, and no reason to lose a cell
-        value = storable_value(model.model_dump(by_alias=True))
-        return json.dumps(value, indent=indent, ensure_ascii=False) + "\n"
-
-
-def _json_lines(models: Iterable[BaseModel]) -> str:
-    return "".join(_json(model, indent=None) for model in models)
 
 
 def _read(folder: Path, name: str, problems: dict[str, str]) -> bytes | None:

@@ -12,6 +12,7 @@ from pydantic import ValidationError
 from sandbox.conformance.scenarios import SCENARIOS
 from sandbox.errors import CouldNotFindOut, UsageError
 from sandbox.evidence.cell import CellRecord, RunRecord
+from sandbox.evidence.celltexts import CellTexts
 from sandbox.evidence.expectations import Expectation, StatusRun
 from sandbox.evidence.folder import (
     cell_folder,
@@ -71,6 +72,20 @@ def test_a_failed_write_leaves_nothing(tmp_path: Path) -> None:
     with pytest.raises(AttributeError):
         write_cell(tmp_path / "cells" / "cell", broken)
     assert list((tmp_path / "cells").iterdir()) == []
+
+
+def test_only_a_record_that_was_replaced_is_put_into_words_again(tmp_path: Path) -> None:
+    files, texts = good(), CellTexts()
+    before = texts.of(files)
+    assert files.witness is not None
+    witness = files.witness.model_copy(update={"errors": ("another",)})
+    after = texts.of(replace(files, witness=witness, egress=None))
+    assert [name for name in before if after.get(name) is not before[name]] == [
+        "witness.json",
+        "egress.jsonl",
+    ]
+    write_cell(tmp_path / "cell", replace(files, witness=witness, native=()), texts=texts)
+    assert read_cell(tmp_path / "cell") == replace(files, witness=witness, native=())
 
 
 def test_half_a_surrogate_pair_loses_nothing_else(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from sandbox.conformance.witness import network_counters
 from sandbox.engine.census import Mention, disk_use, mentions
 from sandbox.evidence.baseline import Baseline
 from sandbox.evidence.cell import EngineRecord, NetworkCounters
+from sandbox.evidence.celltexts import CellTexts
 from sandbox.evidence.figures import figures_of, figures_table
 from sandbox.evidence.folder import CellFiles
 from sandbox.evidence.footprint import counts, sorted_changes
@@ -108,12 +109,12 @@ def test_secrets_are_found_in_what_is_written(tmp_path: Path) -> None:
         watch = SecretWatch("sk-canary")
     files = good()
     cell = files.cell.model_copy(update={"workdir": "/sk-canary"})
-    found = watch.all_seen(replace(files, cell=cell), tmp_path)
+    found = watch.all_seen(replace(files, cell=cell), tmp_path, CellTexts())
     assert [(one.secret, one.place, one.where) for one in found] == [
         ("model key", "native", "log"),
         ("model key", "records", "cell.json"),
     ]
-    assert SecretWatch("sk-other").all_seen(files, tmp_path) == ()
+    assert SecretWatch("sk-other").all_seen(files, tmp_path, CellTexts()) == ()
 
 
 def test_a_cell_of_an_early_version_is_not_asked_for_what_nobody_looked_for(tmp_path: Path) -> None:
