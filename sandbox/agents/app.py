@@ -82,10 +82,9 @@ def agent_app(
     if interface == "agent-session":
         handlers |= {SEED: served.seed, ACTIVATE: served.activate, CLOSE: served.close}
     routes = [Route(path, handler, methods=["POST"]) for path, handler in handlers.items()]
-    document = openapi_document(said)
 
     async def describe(_: Request) -> Response:
-        return json_answer(200, document)
+        return json_answer(200, openapi_document(said))  # made when it is asked for: most never are
 
     return Starlette(
         routes=[Route(DOCUMENT, describe), Mount(PREFIX, routes=routes), *routes],
