@@ -24,9 +24,9 @@ MOST_CALLS = {
     "GET /images/{name}/json": 1,
     "POST /containers/create": 1,
     "POST /containers/{id}/start": 1,
-    "GET /containers/{id}/json": 4,
-    "POST /containers/{id}/exec": 12,
-    "POST /exec/{id}/start": 12,
+    "GET /containers/{id}/json": 3,
+    "POST /containers/{id}/exec": 2,
+    "POST /exec/{id}/start": 2,
     "DELETE /containers/{id}": 1,
 }
 """What one cell asks of a local engine, at most."""

@@ -225,8 +225,8 @@ class Task:
         )
         self.seen = self.seen.model_copy(update={"use": tuple(self._use.values())})
         try:
-            self.footprint = self.sandbox.diff()
             self.secrets.look_at_container(self.sandbox)
+            self.footprint = self.sandbox.diff()
         except SandboxError as error:
             errors.append(f"footprint: {error.message}")
 

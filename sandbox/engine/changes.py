@@ -17,14 +17,18 @@ KINDS: dict[int, Literal["modified", "added", "deleted"]] = {
 }
 
 
-def container_changes(engine: Engine, container_id: str) -> tuple[FileChange, ...]:
+def container_changes(
+    engine: Engine, container_id: str, *, described: Mapping[str, Any] | None = None
+) -> tuple[FileChange, ...]:
     """List what changed in a container's layer: from the layer where we may read it.
+
+    ``described`` is the engine's description of the container, when it is known already.
 
     Raises what the SDK raises.
     """
     info, api = engine.info, engine.sdk.api
     if info.can_enter_namespaces and info.storage_driver == "overlay2":
-        layers = _layers(api.inspect_container(container_id))
+        layers = _layers(described or api.inspect_container(container_id))
         if layers is not None:
             try:
                 return layer_changes(*layers)

@@ -98,6 +98,7 @@ class Sandbox:
         self._keeper: Keeper | None = None
         self._state: Running | None = None
         self._facts: ImageFacts | None = None
+        self._described: Mapping[str, Any] | None = None
         self._dependents = ExitStack()
         self._life = threading.RLock()
         self._facts_lock = threading.Lock()
@@ -298,7 +299,7 @@ class Sandbox:
         """List what changed in the container's layer; not what lies in memory or on mounts."""
         try:
             with engine_errors(f"list the changes in {self.name}", missing=ContainerGone):
-                return container_changes(self._engine, self.id)
+                return container_changes(self._engine, self.id, described=self._described)
         except EngineFailure:
             self._running.executor.expect_container()  # Podman has no layer once it has ended
             raise
@@ -318,7 +319,8 @@ class Sandbox:
     def inspected(self) -> str:
         """Give the engine's whole description of the container, as JSON."""
         with engine_errors(f"inspect {self.name}", missing=ContainerGone):
-            return json.dumps(self._engine.sdk.api.inspect_container(self.id))
+            self._described = self._engine.sdk.api.inspect_container(self.id)
+            return json.dumps(self._described)
 
     @property
     def _running(self) -> Running:
