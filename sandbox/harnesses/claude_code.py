@@ -22,7 +22,6 @@ from sandbox.harnesses.base import (
     NativeContext,
     PlannedFile,
 )
-from sandbox.harnesses.claude_code_transcript import parse_claude_code
 from sandbox.harnesses.deadlines import deadlines_for
 from sandbox.harnesses.prompt import prompt_file, with_prompt
 from sandbox.harnesses.task_shell import harness_env, task_shell
@@ -85,6 +84,8 @@ class ClaudeCode:
 
     def parse(self, native: Path, context: NativeContext) -> Observations:
         """Return what the transcript says, and stdout where there is none."""
+        from sandbox.harnesses.claude_code_transcript import parse_claude_code  # noqa: PLC0415 - on need: slow
+
         return parse_claude_code(native, context, receipt=RECEIPT)
 
 

@@ -20,7 +20,6 @@ from sandbox.harnesses.base import (
     NativeContext,
     PlannedFile,
 )
-from sandbox.harnesses.codex_transcript import parse_codex
 from sandbox.harnesses.deadlines import deadlines_for
 from sandbox.harnesses.environment import divide
 from sandbox.harnesses.prompt import prompt_file, with_prompt
@@ -92,6 +91,8 @@ class Codex:
 
     def parse(self, native: Path, context: NativeContext) -> Observations:
         """Return what the rollout files say, and stdout where there is none."""
+        from sandbox.harnesses.codex_transcript import parse_codex  # noqa: PLC0415 - on need: slow
+
         return parse_codex(native, context)
 
 

@@ -33,7 +33,6 @@ from sandbox.harnesses.base import (
 )
 from sandbox.harnesses.deadlines import deadlines_for
 from sandbox.harnesses.environment import divide
-from sandbox.harnesses.hermes_transcript import parse_hermes
 from sandbox.harnesses.prompt import prompt_file
 
 DATABASE = "state.db"
@@ -127,6 +126,8 @@ class Hermes:
     def parse(self, native: Path, context: NativeContext) -> Observations:
         """Return what the database and the journal say."""
         del context  # Hermes names no call of the model server
+        from sandbox.harnesses.hermes_transcript import parse_hermes  # noqa: PLC0415 - on need: slow
+
         return parse_hermes(native, database=DATABASE, journal=JOURNAL, shells=SHELLS)
 
 

@@ -23,7 +23,6 @@ from sandbox.harnesses.base import (
 )
 from sandbox.harnesses.deadlines import deadlines_for
 from sandbox.harnesses.environment import divide
-from sandbox.harnesses.kilocode_transcript import parse_kilocode
 from sandbox.harnesses.opencode_launch import (
     KEY_VARIABLE,
     config_text,
@@ -122,6 +121,8 @@ class KiloCode:
     def parse(self, native: Path, context: NativeContext) -> Observations:
         """Return what the database says, and stdout where there is none."""
         del context  # Kilo names no call of the model server
+        from sandbox.harnesses.kilocode_transcript import parse_kilocode  # noqa: PLC0415 - on need: slow
+
         return parse_kilocode(native, database=DATABASE, receipt=RECEIPT)
 
 

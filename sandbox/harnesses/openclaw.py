@@ -27,7 +27,6 @@ from sandbox.harnesses.base import (
 from sandbox.harnesses.deadlines import deadlines_for
 from sandbox.harnesses.environment import divide
 from sandbox.harnesses.openclaw_shell import shell_script
-from sandbox.harnesses.openclaw_transcript import parse_openclaw
 from sandbox.harnesses.prompt import prompt_file
 
 RECEIPT = "shells"
@@ -102,6 +101,8 @@ class OpenClaw:
 
     def parse(self, native: Path, context: NativeContext) -> Observations:
         """Return what the session files say, and stdout where there is none."""
+        from sandbox.harnesses.openclaw_transcript import parse_openclaw  # noqa: PLC0415 - on need: slow
+
         return parse_openclaw(native, context, receipt=RECEIPT, subagents=_SUBAGENTS)
 
 

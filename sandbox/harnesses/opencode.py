@@ -23,7 +23,6 @@ from sandbox.harnesses.opencode_launch import (
     search_path,
     shell_plugin,
 )
-from sandbox.harnesses.opencode_transcript import parse_opencode
 from sandbox.harnesses.prompt import prompt_file, with_prompt
 
 RECEIPT = "shell-env-receipt.jsonl"
@@ -87,6 +86,8 @@ class OpenCode:
     def parse(self, native: Path, context: NativeContext) -> Observations:
         """Return what the database says, and stdout where there is none."""
         del context  # OpenCode names no call of the model server
+        from sandbox.harnesses.opencode_transcript import parse_opencode  # noqa: PLC0415 - on need: slow
+
         return parse_opencode(native, database=DATABASE, receipt=RECEIPT)
 
 

@@ -22,7 +22,6 @@ from sandbox.harnesses.base import (
     PlannedFile,
 )
 from sandbox.harnesses.deadlines import deadlines_for
-from sandbox.harnesses.pi_transcript import parse_pi
 from sandbox.harnesses.prompt import prompt_file, with_prompt
 from sandbox.harnesses.task_shell import harness_env, task_shell
 
@@ -94,6 +93,8 @@ class Pi:
 
     def parse(self, native: Path, context: NativeContext) -> Observations:
         """Return what the session file says, and stdout where there is none."""
+        from sandbox.harnesses.pi_transcript import parse_pi  # noqa: PLC0415 - on need: slow
+
         return parse_pi(native, context, receipt=RECEIPT)
 
 

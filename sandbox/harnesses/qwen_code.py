@@ -29,7 +29,6 @@ from sandbox.harnesses.base import (
 )
 from sandbox.harnesses.deadlines import deadlines_for
 from sandbox.harnesses.prompt import prompt_file, with_prompt
-from sandbox.harnesses.qwen_code_transcript import parse_qwen_code
 from sandbox.harnesses.task_shell import harness_env, task_shell
 
 RECEIPT = "shells"
@@ -100,6 +99,8 @@ class QwenCode:
 
     def parse(self, native: Path, context: NativeContext) -> Observations:
         """Return what the session files say, and stdout of how the run ended."""
+        from sandbox.harnesses.qwen_code_transcript import parse_qwen_code  # noqa: PLC0415 - on need: slow
+
         return parse_qwen_code(native, context, receipt=RECEIPT)
 
 
