@@ -18,6 +18,7 @@ from sandbox.engine.command import Command
 from sandbox.engine.failure import FOREIGN, engine_errors
 from sandbox.engine.framing import Reply, request
 from sandbox.engine.output import Demultiplexer, Sink
+from sandbox.engine.owner import is_ending
 from sandbox.engine.processes import KEPT_SHELL
 from sandbox.engine.pump import HELD_S, Ending, Pump
 from sandbox.engine.runner import Outcome, exec_state
@@ -200,7 +201,7 @@ class Lane:
     def _has_ended(self) -> bool:
         """Tell whether it is the shell that ended an answer: its last byte can come before that."""
         for pause in ENDING_LOOKS_S:
-            if not self.is_alive():
+            if not self.is_alive() or is_ending(self._pid):
                 return True
             time.sleep(pause)
         return False
