@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import itertools
 import posixpath
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
+from sandbox.engine.counters import without_route
 from sandbox.engine.sandbox import Sandbox
 from sandbox.errors import EngineFailure, NotFound, SandboxError
 from sandbox.evidence.cell import NetworkCounters, VerifierResult, WitnessRecord
@@ -33,7 +33,7 @@ printf '%s' "$HOME"
 printf '\0'
 cat /proc/net/dev
 printf '\0'
-cat /proc/net/netstat /proc/net/snmp6 2>/dev/null
+cat /proc/net/snmp /proc/net/snmp6 2>/dev/null
 :
 """
 _Seen = TypeVar("_Seen")
@@ -156,18 +156,13 @@ class Witness:
 
 
 def network_counters(devices: str, counts: str) -> NetworkCounters:
-    """Read /proc/net/dev, and /proc/net/netstat with /proc/net/snmp6 (proc(5))."""
+    """Read /proc/net/dev, and /proc/net/snmp with /proc/net/snmp6 (proc(5))."""
     sent = {}
     for line in devices.splitlines():
         name, colon, numbers = line.partition(":")
         if colon and len(numbers.split()) > _SENT:
             sent[name.strip()] = int(numbers.split()[_SENT])
-    rows = [line.split() for line in counts.splitlines() if line]
-    without = [int(row[1]) for row in rows if row[0] == "Ip6OutNoRoutes"]
-    for names, numbers_ in itertools.pairwise(rows):
-        if names[0] == numbers_[0] == "IpExt:" and "OutNoRoutes" in names:
-            without.append(int(numbers_[names.index("OutNoRoutes")]))
-    return NetworkCounters(sent=sent, without_route=sum(without) if without else None)
+    return NetworkCounters(sent=sent, without_route=without_route(counts))
 
 
 def _report(server: ModelServer | None) -> ScriptReport | None:

@@ -67,7 +67,7 @@ def test_counters_are_read() -> None:
         "multicast|bytes packets errs drop fifo colls carrier compressed\n"
         "    lo:  900 9 0 0 0 0 0 0 900 9 0 0 0 0 0 0\n  eth0: 1 1 0 0 0 0 0 0 70 7 0 0 0 0 0 0\n"
     )
-    counted = "TcpExt: A B\nTcpExt: 1 2\nIpExt: InNoRoutes OutNoRoutes\nIpExt: 0 4\n"
+    counted = "Ip: OutRequests OutNoRoutes\nIp: 0 4\nIcmp: A B\nIcmp: 1 2\n"
     assert network_counters(devices, counted + "Ip6OutNoRoutes \t2\n") == NetworkCounters(
         sent={"lo": 9, "eth0": 7}, without_route=6
     )
