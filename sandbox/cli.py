@@ -34,6 +34,7 @@ COMMANDS = {
     "images": "list, build, lock and inspect task images",
     "cache": "list what the cache folder holds; remove what nobody needs",
     "egress": "what each harness phones home to, with our settings and with its defaults",
+    "report": "what recorded cells tried to reach: a table for each harness (--egress)",
     "serve": "serve a harness's adapter, or another agent, by the agent contract",
     "schema": "print the JSON Schema of a record, or the OpenAPI document of the agent contract",
     "sweep": "remove containers, networks and volumes that dead runs left",

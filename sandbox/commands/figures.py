@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Iterable
 from pathlib import Path
 
-from sandbox.errors import CouldNotFindOut, ExitCode, NothingSelected
-from sandbox.evidence.figures import CellFigures, figures_of, figures_table
-from sandbox.evidence.folder import attempt_folders, find_cells, read_cell
+from sandbox.commands.folders import cells_in
+from sandbox.errors import ExitCode
+from sandbox.evidence.figures import figures_of, figures_table
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -24,22 +23,9 @@ def run(arguments: argparse.Namespace) -> ExitCode:
     Raises:
         NothingSelected: there is no readable cell in the folder.
     """
-    folders = [cell for part in attempt_folders(arguments.run) for cell in find_cells(part)]
-    found = list(_readable(folders))
-    if not found:
-        raise NothingSelected(
-            f"there is no cell in {arguments.run}", cure="give the folder that --output named"
-        )
+    found = [figures_of(files) for files in cells_in([arguments.run])]
     if arguments.json:
         print(json.dumps([one.model_dump(mode="json") for one in found], indent=2))
     else:
         print(figures_table(found), end="")
     return ExitCode.OK
-
-
-def _readable(folders: Iterable[Path]) -> Iterable[CellFigures]:
-    for folder in folders:
-        try:
-            yield figures_of(read_cell(folder))
-        except CouldNotFindOut:
-            continue  # the judge tells of it

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from sandbox.errors import CacheUnusable, UsageError
+from sandbox.errors import (
+    CacheUnusable,
+    CouldNotFindOut,
+    NothingSelected,
+    UsageError,
+)
 from sandbox.evidence.cell import RunRecord
-from sandbox.evidence.folder import read_run
+from sandbox.evidence.folder import CellFiles, attempt_folders, find_cells, read_cell, read_run
 
 RESULTS = Path("results")
 """Where runs are kept when nobody says another place."""
+SIDES = ("ours", "defaults")
+"""The two runs of `sandbox egress`, in the folder that it was given."""
 
 
 def new_folder(folder: Path) -> Path:
@@ -34,3 +42,31 @@ def record_of(folder: Path) -> RunRecord:
     if record is None:
         raise UsageError(f"{folder} is no run folder", cure="give the folder that --output named")
     return record
+
+
+def cells_in(folders: Sequence[Path]) -> Iterator[CellFiles]:
+    """Give the readable cells of runs with their repetitions, or single ones; the judge tells more.
+
+    Raises:
+        NothingSelected: there is none.
+    """
+    runs = [run for folder in folders for run in (folder, *(folder / side for side in SIDES))]
+    found = _readable(
+        cell for run in runs for part in attempt_folders(run) for cell in find_cells(part)
+    )
+    first = next(found, None)
+    if first is None:
+        places = " and ".join(map(str, folders))
+        raise NothingSelected(
+            f"there is no cell in {places}", cure="give the folder that --output named"
+        )
+    yield first
+    yield from found
+
+
+def _readable(folders: Iterable[Path]) -> Iterator[CellFiles]:
+    for folder in folders:
+        try:
+            yield read_cell(folder)
+        except CouldNotFindOut:
+            continue

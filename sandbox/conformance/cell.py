@@ -167,7 +167,7 @@ class _Cell:
         session = self._session()
         task = self._task
         facts = None if task is None else task.facts
-        link = None if task is None or task.link is None else task.link.isolation
+        link = None if task is None else task.link
         declared = self._capabilities
         return CellRecord(
             cell_id=self._spec.cell_id,
@@ -183,8 +183,10 @@ class _Cell:
             interface=self._driver.interface,
             agent=self._driver.record,
             conditions=self._world.conditions,
-            isolation=link,
-            guarantees=() if link is None else guarantees(self._world.engine.info, link),
+            isolation=None if link is None else link.isolation,
+            egress_seen=None if link is None else link.egress_seen,
+            settings=self._world.settings,
+            guarantees=() if link is None else guarantees(self._world.engine.info, link.isolation),
             pin=pin_of(self._bundle),
             image_record=image_record(self._image, facts),
             engine=engine_record(self._world.engine.info),

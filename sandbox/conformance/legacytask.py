@@ -64,6 +64,7 @@ class LegacyTask(Task):
         self.link.attach(box)
         self.sandbox = box
         endpoint, workdir = self._connect(box, self.link)
+        self.ended("seed")  # the image has the runtime: nothing is installed after this
         return SeedSessionResponse(endpoint=endpoint, workdir=workdir)
 
     def grade(self, asked: VerifyRequest) -> VerifyResponse:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
 
@@ -25,6 +26,7 @@ from sandbox.engine.sandbox import Sandbox
 from sandbox.errors import SandboxError
 from sandbox.evidence.capture import capture, is_rejection
 from sandbox.evidence.cell import PhaseUse, Teardown, VerifierResult, WitnessRecord
+from sandbox.evidence.egress import counted, moments_of
 from sandbox.evidence.records import EgressEvent, Exchange, FileChange
 from sandbox.model.server import ModelServer
 from sandbox.progress import PlainProgress
@@ -70,6 +72,7 @@ class Task:
         self._script = scenario.script(rollout_id)
         self._key = f"{KEY_PREFIX}{rollout_id}"
         self._use: dict[str, PhaseUse] = {}
+        self._ends: dict[str, float] = {}
         self.secrets = SecretWatch(self._key)
         self._stack = ExitStack()
         self._verifier: Verifier | None = None
@@ -107,6 +110,7 @@ class Task:
                 self._world.engine,
                 self._owner,
                 isolation=self._world.isolation,
+                egress=self._world.egress,
                 progress=PlainProgress(quiet=True),  # the run says it once
             )
         )
@@ -127,6 +131,7 @@ class Task:
             self._script,
             rollout_id=self._rollout_id,
             listener=listener,
+            clock=self._moment,
             marker=witness.file_text,
             models=(MODEL,),
             verifier_listener=judge,
@@ -155,12 +160,17 @@ class Task:
         return self._verified.reward
 
     def measure(self, phase: str) -> None:
-        """Note the sandbox's figures at the end of a phase, where it can be seen into."""
+        """Note the end of a phase, and the sandbox's figures where it can be seen into."""
+        self.ended(phase)
         if self.sandbox is None:
             return
         seen = phase_use(self.sandbox, phase)
         if seen is not None:
             self._use[phase] = seen
+
+    def ended(self, phase: str) -> None:
+        """Note when a phase ended."""
+        self._ends[phase] = self._moment()
 
     def glance(self) -> None:
         """Look for secrets in the processes of this moment."""
@@ -212,10 +222,19 @@ class Task:
         return f"the model refused the task: {len(calls)} request(s) answered with HTTP 400"
 
     def egress(self) -> tuple[EgressEvent, ...] | None:
-        """Return the names that were looked up; None when nobody could see them."""
-        if self.link is None or not self.link.egress_observed:
+        """Return what was tried, counted by phase; None when nobody could see it."""
+        if self.link is None or self.link.egress_seen is None:
             return None
-        return self.link.egress()
+        moments = moments_of(
+            self.exchanges(), seeded=self._ends.get("seed"), over=self._ends.get("activate")
+        )
+        return counted(self.link.egress(), moments)
+
+    def _moment(self) -> float:
+        """Tell the time, at which a phase may change: what found no route until now was before."""
+        if self.link is not None:
+            self.link.count_unrouted()
+        return time.time()
 
     def _observe(self, errors: list[str]) -> None:
         assert self.witness is not None

@@ -15,6 +15,7 @@ from sandbox.engine.client import Engine
 from sandbox.engine.images import LoadedImage
 from sandbox.engine.link import Wanted
 from sandbox.evidence.cell import Refusal, ServerChoice
+from sandbox.evidence.records import EgressSeen, Settings
 from sandbox.harnesses.base import Capabilities, Harness
 from sandbox.progress import Progress
 from sandbox.runtimes.collection import RuntimeCollection
@@ -48,7 +49,8 @@ class World:
 
     ``remote`` works on all cells where there is one, else the harness's own adapter does.
     ``folder`` is the run's folder. ``retries`` is how often a cell is tried again whose engine
-    failed; an outcome never is. ``isolation`` is passed to the model link. ``way`` is how
+    failed; an outcome never is. ``isolation`` and ``egress`` are passed to the model link.
+    ``settings`` tells whether the adapters keep their harnesses quiet. ``way`` is how
     runtimes get into sandboxes; ``volumes`` are what they are mounted from where the engine does
     not see this machine's files (``run_plan`` makes them). ``conditions`` are what sandboxes are
     made harder by (``conditions.CONDITIONS``). ``cancel`` is set when the run is to end early.
@@ -64,6 +66,8 @@ class World:
     progress: Progress
     remote: RemoteAgent | None = None
     isolation: Wanted = "auto"
+    egress: EgressSeen = "names"
+    settings: Settings = "ours"
     way: Way = "copy"
     volumes: RuntimeVolumes | None = None
     conditions: tuple[str, ...] = ()

@@ -4,7 +4,7 @@ What isolation ``bridge`` gives: no route out of the host; names end at a resolv
 there, so none leaves the host either. What it does not give, unlike ``namespace``:
 
 - Ports of the host that are bound to all addresses stay reachable through the gateway.
-- Names asked for are not seen: there is no egress log (``egress_observed`` is False).
+- Names asked for are not seen: there is no egress log (``egress_seen`` is None).
 - There is an interface beside ``lo``, so code that looks for one believes it has a network; and
   a connection to an address elsewhere is not refused but waits for its time-out.
 """
@@ -61,7 +61,7 @@ class BridgeLink:
     """A model link over an internal network that only this link's sandbox is on."""
 
     isolation: Literal["bridge"] = "bridge"
-    egress_observed = False
+    egress_seen = None
 
     def __init__(self, engine: Engine, owner: Ownership) -> None:
         unique = uuid.uuid4().hex
@@ -128,8 +128,11 @@ class BridgeLink:
         self._address = listener.getsockname()
         return listener
 
+    def count_unrouted(self) -> None:
+        """Do nothing: there is no egress log."""
+
     def egress(self) -> tuple[EgressEvent, ...]:
-        """Return nothing: names are not seen here, which ``egress_observed`` says."""
+        """Return nothing: names are not seen here, which ``egress_seen`` says."""
         return ()
 
     def close(self) -> None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import socket
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any, Literal, Protocol
@@ -18,13 +19,16 @@ from typing import Any, Literal, Protocol
 from sandbox.engine import bridge, relay
 from sandbox.engine.bridge import LOOPBACK_RESOLVER, Attachable, BridgeLink
 from sandbox.engine.client import Engine
-from sandbox.engine.dns import DnsResponder, EgressLog
+from sandbox.engine.counters import RouteCounter
+from sandbox.engine.dns import DnsResponder, unknown
+from sandbox.engine.egresslog import EgressLog
 from sandbox.engine.failure import engine_errors
 from sandbox.engine.namespace import bound, inside, open_network
 from sandbox.engine.owner import Ownership
 from sandbox.engine.relay import RelayLink
+from sandbox.engine.sink import PORTS, Sink, SinkNames, open_sink
 from sandbox.errors import ContainerGone, Unsupported
-from sandbox.evidence.records import EgressEvent
+from sandbox.evidence.records import EgressEvent, EgressSeen
 from sandbox.progress import PlainProgress, Progress
 
 Isolation = Literal["namespace", "bridge", "relay"]
@@ -44,8 +48,8 @@ class ModelLink(Protocol):
         """Which implementation this is; recorded with the cell."""
 
     @property
-    def egress_observed(self) -> bool:
-        """Whether ``egress`` sees the names that are looked up; if not, silence proves nothing."""
+    def egress_seen(self) -> EgressSeen | None:
+        """What ``egress`` can hold; None: silence proves nothing."""
 
     @property
     def host(self) -> str:
@@ -75,27 +79,37 @@ class ModelLink(Protocol):
             Unsupported: no address of this host can be reached from the sandbox.
         """
 
+    def count_unrouted(self) -> None:
+        """Put what found no route since this was called last into the egress log, as of now."""
+
     def egress(self) -> tuple[EgressEvent, ...]:
-        """Return the names looked up so far, in order; also after the link is closed."""
+        """Return what was tried so far, in order; also after the link is closed."""
 
 
 class NamespaceLink:
     """A model link by sockets inside the sandbox's network namespace; a context manager.
 
     It outlives its container harmlessly: the sockets keep the namespace, empty, until ``close``.
+
+    Args:
+        engine: the engine.
+        egress: what is to be seen of egress; ``connections`` gives every name an address.
     """
 
     isolation: Literal["namespace"] = "namespace"
-    egress_observed = True
     host = _LOOPBACK
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, egress: EgressSeen = "names") -> None:
         self._engine = engine
+        self.egress_seen = egress
         self._log = EgressLog()
         self._lock = threading.Lock()
         self._owned = ExitStack()
         self._network: int | None = None
         self._address: tuple[str, int] | None = None
+        self._sink: Sink | None = None
+        self._routes: RouteCounter | None = None
+        self._unrouted = 0
         self._closed = False
 
     def create_options(self) -> dict[str, Any]:
@@ -110,11 +124,22 @@ class NamespaceLink:
             pid, hostname = self._first_process(sandbox.id)
             with ExitStack() as undo:
                 network = _opened(undo, pid, sandbox.id)
-                udp, tcp = inside(network, lambda: _dns_sockets(sandbox.id))
-                responder = DnsResponder(udp, tcp, log=self._log, hostname=hostname)
-                undo.callback(responder.close)
+                self._watch(undo, network, sandbox.id, hostname)
                 self._owned.callback(undo.pop_all().close)
                 self._network = network
+
+    def _watch(self, undo: ExitStack, network: int, container_id: str, hostname: str) -> None:
+        names = SinkNames() if self.egress_seen == "connections" else None
+        routes = inside(network, RouteCounter)
+        undo.callback(routes.close)
+        if names is not None:
+            self._sink = inside(network, lambda: _sink(container_id, names, self._log))
+            undo.callback(self._sink.close)
+        udp, tcp = inside(network, lambda: _dns_sockets(container_id))
+        address_of = unknown if names is None else names.address_of
+        responder = DnsResponder(udp, tcp, log=self._log, hostname=hostname, address_of=address_of)
+        undo.callback(responder.close)
+        self._routes = routes
 
     def _first_process(self, container_id: str) -> tuple[int, str]:
         with engine_errors(f"inspect container {container_id[:12]}", missing=ContainerGone):
@@ -140,12 +165,26 @@ class NamespaceLink:
             self._address = listener.getsockname()
             return listener
 
+    def count_unrouted(self) -> None:
+        """Put what found no route since this was called last into the egress log, as of now."""
+        with self._lock:
+            if self._closed or self._routes is None:
+                return
+            found = self._routes.read()
+            if found > self._unrouted:
+                new = found - self._unrouted
+                self._log.add(EgressEvent(at=time.time(), kind="unrouted", name="", count=new))
+            self._unrouted = found
+
     def egress(self) -> tuple[EgressEvent, ...]:
-        """Return the names looked up so far, in order."""
+        """Return what was tried so far, in order."""
+        if self._sink is not None:
+            self._sink.settle()
         return self._log.events()
 
     def close(self) -> None:
-        """Close every socket and end the responder's thread; a second call does nothing."""
+        """Close every socket and end every thread; a second call does nothing."""
+        self.count_unrouted()
         with self._lock:
             self._closed = True
             self._owned.close()
@@ -176,11 +215,13 @@ def open_link(
     owner: Ownership,
     *,
     isolation: Wanted = "auto",
+    egress: EgressSeen = "names",
     progress: Progress | None = None,
 ) -> Iterator[ModelLink]:
     """Give the model link of one sandbox; everything of it is gone at the end.
 
-    The weaker isolation is announced in a line to ``progress`` (standard error by default).
+    The weaker isolation is announced in a line to ``progress`` (standard error by default);
+    ``egress`` is what its log is to hold, where it has one.
 
     Raises:
         Unsupported: the isolation asked for, or any, cannot be had with this engine.
@@ -188,7 +229,7 @@ def open_link(
     chosen = choose_isolation(engine, isolation)
     if chosen in NOTICES:
         (progress or PlainProgress()).say(NOTICES[chosen])
-    link = _made(chosen, engine, owner)
+    link = _made(chosen, engine, owner, egress)
     try:
         yield link
     finally:
@@ -196,11 +237,11 @@ def open_link(
 
 
 def _made(
-    isolation: Isolation, engine: Engine, owner: Ownership
+    isolation: Isolation, engine: Engine, owner: Ownership, egress: EgressSeen
 ) -> NamespaceLink | BridgeLink | RelayLink:
     if isolation == "bridge":
         return BridgeLink(engine, owner)
-    return RelayLink(engine, owner) if isolation == "relay" else NamespaceLink(engine)
+    return RelayLink(engine, owner) if isolation == "relay" else NamespaceLink(engine, egress)
 
 
 def _opened(undo: ExitStack, pid: int, container_id: str) -> int:
@@ -222,3 +263,14 @@ def _dns_sockets(container_id: str) -> tuple[socket.socket, socket.socket]:
             ) from error
         undo.pop_all()
     return udp, tcp
+
+
+def _sink(container_id: str, names: SinkNames, log: EgressLog) -> Sink:
+    try:
+        return open_sink(names=names, log=log)
+    except OSError as error:
+        ports = " and ".join(map(str, PORTS))
+        raise Unsupported(
+            f"connections of container {container_id[:12]} cannot be observed: {error.strerror}",
+            cure=f"use an image that has no server of its own on the ports {ports}",
+        ) from error

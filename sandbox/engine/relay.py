@@ -7,7 +7,7 @@ is needed in the task's image, no network is made, and the engine may be anywher
 
 What isolation ``relay`` gives: no interface but ``lo``, no route, no port of any host. What it
 does not give, unlike ``namespace``: names that are looked up fail but are not recorded
-(``egress_observed`` is False); each connection takes the engine some 0.1 s to make; and a
+(``egress_seen`` is None); each connection takes the engine some 0.1 s to make; and a
 connection that the model resets reaches the harness as one that ended. The listening socket of
 this side is on this machine's loopback, where other users of this machine can reach it too.
 """
@@ -66,7 +66,7 @@ class RelayLink:
     """A model link through a relay container; a context manager's job is its ``close``."""
 
     isolation: Literal["relay"] = "relay"
-    egress_observed = False
+    egress_seen = None
     host = _LOOPBACK
 
     def __init__(self, engine: Engine, owner: Ownership) -> None:
@@ -137,8 +137,11 @@ class RelayLink:
         self._port = port
         return listener
 
+    def count_unrouted(self) -> None:
+        """Do nothing: there is no egress log."""
+
     def egress(self) -> tuple[EgressEvent, ...]:
-        """Return nothing: names are not seen here, which ``egress_observed`` says."""
+        """Return nothing: names are not seen here, which ``egress_seen`` says."""
         return ()
 
     def close(self) -> None:

@@ -7,7 +7,15 @@ from typing import Literal, Self
 from pydantic import Field, JsonValue, model_validator
 
 from sandbox.evidence.expectations import Expectation
-from sandbox.evidence.records import Record, ResourceUse, ScriptReport, Survivor, ToolWitness
+from sandbox.evidence.records import (
+    EgressSeen,
+    Record,
+    ResourceUse,
+    ScriptReport,
+    Settings,
+    Survivor,
+    ToolWitness,
+)
 
 
 class ServerChoice(Record):
@@ -121,13 +129,15 @@ class Refusal(Record):
 class CellRecord(Record):
     """Identity and circumstances of one cell (``cell.json``).
 
-    ``phases`` are durations in seconds by name (sandbox, seed, activate, close, verify, release).
+    ``phases`` are durations in seconds by name (resources, seed, activate, close, verify, release).
     ``conditions`` name what the sandbox was made harder by than it is by default. ``guarantees``
     say of each promise about sandboxes whether it holds on this engine. ``deadline_s`` is the
     task's own, in seconds; None in cells of early versions. ``session_dir``, ``workdir`` and
     ``task_home`` are paths in the sandbox. Fields that were not known when a refused cell ended are
     None. ``earlier_attempts`` are the engine's failures that the cell was tried again after: a cell
-    that has some is flaky.
+    that has some is flaky. ``egress_seen`` is what the egress log can hold: look-ups and a count of
+    what found no route, or connections too. ``settings`` "defaults": the adapter worked without
+    what keeps the harness quiet.
     """
 
     schema_version: Literal["1.0"] = "1.0"
@@ -144,6 +154,8 @@ class CellRecord(Record):
     interface: Literal["agent-session", "legacy"] | None = None
     agent: AgentRecord | None = None
     isolation: Literal["namespace", "bridge", "relay"] | None = None
+    egress_seen: EgressSeen | None = None
+    settings: Settings = "ours"
     guarantees: tuple[Guarantee, ...] = ()
     conditions: tuple[str, ...] = ()
     pin: HarnessPin | None = None

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from statistics import median
 from typing import Literal
 
+from sandbox.evidence.egress import destination
 from sandbox.evidence.folder import CellFiles
 from sandbox.evidence.records import Record
 from sandbox.evidence.results import CellResult, CellState, RunVerdicts
@@ -168,6 +169,10 @@ def _cpu(files: CellFiles) -> float | None:
     return use.cpu_time_s if use else None
 
 
+def _tried(files: CellFiles) -> float | None:
+    return None if files.egress is None else float(sum(event.count for event in files.egress))
+
+
 _FIGURES: tuple[tuple[str, str, Callable[[CellFiles], float | None]], ...] = (
     ("install", "s", lambda files: files.install.duration_s if files.install else None),
     ("start to first request", "s", _until_first_request),
@@ -176,7 +181,7 @@ _FIGURES: tuple[tuple[str, str, Callable[[CellFiles], float | None]], ...] = (
     ("peak memory", "MiB", _memory),
     ("model requests", "", lambda files: _length(files.exchanges)),
     ("files changed", "", lambda files: _length(files.footprint)),
-    ("names asked for", "", lambda files: _length(files.egress)),
+    ("names and addresses tried", "", _tried),
 )
 
 
@@ -219,7 +224,7 @@ def _paths(files: CellFiles) -> Iterable[str]:
 
 _SEEN: dict[Literal["footprint", "egress", "model paths"], Callable[[CellFiles], Iterable[str]]] = {
     "footprint": _paths,
-    "egress": lambda files: (_ID.sub("*", event.name) for event in files.egress or ()),
+    "egress": lambda files: (_ID.sub("*", destination(one)) for one in files.egress or ()),
     "model paths": lambda files: (
         f"{one.method} {_ID.sub('*', one.path)}" for one in files.exchanges or ()
     ),

@@ -1,4 +1,4 @@
-"""Which names a harness and its tools asked for, by phase of the cell; nothing of it left.
+"""What a harness and its tools tried to reach, counted by phase of the cell; nothing of it left.
 
 Phases: ``install`` (until the seed is done), ``start`` (until the first model request), ``run``
 (until the last one has its reply), ``exit``.
@@ -7,22 +7,86 @@ Phases: ``install`` (until the seed is done), ``start`` (until the first model r
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from typing import Literal
+from collections.abc import Iterable
+from typing import get_args
 
 from sandbox.evidence.folder import CellFiles
-from sandbox.evidence.records import Record
+from sandbox.evidence.records import (
+    EgressEvent,
+    EgressPhase,
+    EgressSeen,
+    Exchange,
+    Record,
+    Settings,
+)
+from sandbox.evidence.rows import FailureRow
 
-Phase = Literal["install", "start", "run", "exit"]
-Settings = Literal["ours", "defaults"]
-PHASES: tuple[Phase, ...] = ("install", "start", "run", "exit")
+PHASES: tuple[EgressPhase, ...] = get_args(EgressPhase)
 
 
-class Lookups(Record):
-    """How often one name was asked for in one cell, by phase."""
+class Moments(Record):
+    """When a cell's phases changed, in seconds since the epoch; None: they did not.
+
+    ``seeded``: the agent was set up. ``asked``: the first model request came. ``told``: the last
+    one had its reply. ``over``: the agent's turn had ended.
+    """
+
+    seeded: float | None
+    asked: float | None
+    told: float | None
+    over: float | None = None
+
+
+def moments_of(
+    exchanges: Iterable[Exchange], *, seeded: float | None, over: float | None
+) -> Moments:
+    """Return the moments of a cell with these exchanges; a verifier's own do not count."""
+    asked = [one for one in exchanges if one.caller == "agent"]
+    return Moments(
+        seeded=seeded,
+        asked=min((one.started_at for one in asked), default=None),
+        told=max((one.completed_at for one in asked), default=None),
+        over=over,
+    )
+
+
+def phase_at(at: float, moments: Moments) -> EgressPhase:
+    """Tell in which phase something happened."""
+    if moments.seeded is None or at <= moments.seeded:
+        return "install"
+    if moments.asked is None or at <= moments.asked:
+        return "start" if moments.over is None or at <= moments.over else "exit"
+    return "run" if moments.told is None or at <= moments.told else "exit"
+
+
+def counted(events: Iterable[EgressEvent], moments: Moments) -> tuple[EgressEvent, ...]:
+    """Give each event its phase, and make those that differ in time only one, with their number.
+
+    They come in the order in which the first of each happened.
+    """
+    found: dict[EgressEvent, EgressEvent] = {}
+    for event in sorted(events, key=lambda one: one.at):
+        phase = event.phase or phase_at(event.at, moments)
+        same = event.model_copy(update={"at": 0.0, "last_at": None, "count": 1, "phase": phase})
+        before = found.get(same)
+        found[same] = event.model_copy(
+            update={
+                "at": event.at if before is None else before.at,
+                "last_at": event.last_at or event.at,
+                "count": event.count + (0 if before is None else before.count),
+                "phase": phase,
+            }
+        )
+    return tuple(found.values())
+
+
+class Tried(Record):
+    """How often one thing was tried in one cell, by phase; ``how``: DNS, TLS, HTTP, TCP, UDP ..."""
 
     name: str
-    counts: dict[Phase, int]
+    port: int | None = None
+    how: str
+    counts: dict[EgressPhase, int]
 
     @property
     def total(self) -> int:
@@ -31,68 +95,65 @@ class Lookups(Record):
 
 
 class CellEgress(Record):
-    """What one cell asked for; ``names`` None: it could not be seen, or the cell did not run."""
+    """What one cell tried; ``tried`` None: it could not be seen, or the cell did not run.
+
+    ``seen``: look-ups alone, or connections too; None: nothing, or an early version did not say.
+    ``failed`` names how the episode failed: what came later in a whole one was not tried.
+    """
 
     harness: str
     image: str
+    version: str | None = None
     settings: Settings
-    names: tuple[Lookups, ...] | None
+    seen: EgressSeen | None = None
+    tried: tuple[Tried, ...] | None
     reason: str | None = None
+    failed: str | None = None
 
 
-def cell_egress(files: CellFiles, settings: Settings) -> CellEgress:
-    """Count a cell's look-ups by name and phase."""
+def cell_egress(files: CellFiles) -> CellEgress:
+    """Count what a cell tried, by name, port, way and phase."""
     cell = files.cell
     reason = None if cell.refusal is None else cell.refusal.reason
     if files.egress is None and reason is None:
         reason = "this link does not log look-ups"
-    counts: dict[str, Counter[Phase]] = {}
-    for event in files.egress or ():
-        counts.setdefault(event.name, Counter())[_phase(files, event.at)] += 1
-    names = tuple(Lookups(name=name, counts=dict(counts[name])) for name in sorted(counts))
+    counts: dict[tuple[str, int | None, str], Counter[EgressPhase]] = {}
+    for event in counted(files.egress or (), _moments(files)):
+        key = (event.name.lower(), event.port, way(event))
+        counts.setdefault(key, Counter())[event.phase or "install"] += event.count
+    tried = tuple(
+        Tried(name=name, port=port, how=how, counts=dict(counts[name, port, how]))
+        for name, port, how in sorted(counts, key=lambda key: (key[0], key[1] or 0, key[2]))
+    )
     return CellEgress(
         harness=cell.harness,
         image=cell.image,
-        settings=settings,
-        names=None if reason is not None else names,
+        version=None if cell.pin is None else cell.pin.version,
+        settings=cell.settings,
+        seen=cell.egress_seen,
+        tried=None if reason is not None else tried,
         reason=reason,
+        failed=files.row.failure_kind if isinstance(files.row, FailureRow) else None,
     )
 
 
-def _phase(files: CellFiles, at: float) -> Phase:
+def _moments(files: CellFiles) -> Moments:
+    """Return the moments as far as the durations tell them, for lines of early versions."""
     cell = files.cell
-    seeded = cell.started_at + sum(cell.phases.get(name, 0.0) for name in ("sandbox", "seed"))
-    requests = files.exchanges or ()
-    first = min((one.started_at for one in requests), default=None)
-    last = max((one.completed_at for one in requests), default=None)
-    if at < seeded:
-        return "install"
-    if first is None or at < first:
-        return "start"
-    return "run" if last is None or at <= last else "exit"
+    seeded = cell.started_at + sum(cell.phases.get(name, 0.0) for name in ("resources", "seed"))
+    return moments_of(files.exchanges or (), seeded=seeded, over=None)
 
 
-def markdown(cells: Sequence[CellEgress]) -> str:
-    """Return one table: a row for each harness and name, ours beside the defaults."""
-    lines = [
-        "| harness | image | name | with our settings | with its defaults |",
-        "|---|---|---|---|---|",
-    ]
-    for harness, image in dict.fromkeys((one.harness, one.image) for one in cells):
-        mine = [one for one in cells if (one.harness, one.image) == (harness, image)]
-        names = sorted({look.name for one in mine for look in one.names or ()})
-        for name in names or [""]:
-            told = (_told(mine, settings, name) for settings in ("ours", "defaults"))
-            lines.append(f"| {harness} | {image} | {name or 'none'} | {' | '.join(told)} |")
-    return "\n".join(lines) + "\n"
+def way(event: EgressEvent) -> str:
+    """Name in capitals how something was tried; early versions know look-ups alone."""
+    if event.kind == "unrouted":
+        return "no route"
+    return (event.protocol or event.kind).upper().replace("_", " ")
 
 
-def _told(cells: Iterable[CellEgress], settings: str, name: str) -> str:
-    one = next((cell for cell in cells if cell.settings == settings), None)
-    if one is None or one.names is None:
-        return f"not seen: {one.reason}" if one is not None else "not run"
-    found = next((look for look in one.names if look.name == name), None)
-    if found is None:
-        return "-"
-    parts = (f"{phase} {found.counts[phase]}" for phase in PHASES if phase in found.counts)
-    return f"{found.total} ({', '.join(parts)})"
+def destination(event: EgressEvent) -> str:
+    """Name what was to be reached, with the port where there is one."""
+    if event.kind == "unrouted":
+        return "a bare address"
+    host = f"[{event.name}]" if ":" in event.name else event.name
+    return host if event.port is None else f"{host}:{event.port}"

@@ -265,17 +265,42 @@ class FileChange(Record):
     change: Literal["added", "modified", "deleted"]
 
 
-class EgressEvent(Record):
-    """A name the harness or a tool asked for; no packet left the sandbox.
+EgressPhase = Literal["install", "start", "run", "exit"]
+EgressSeen = Literal["names", "connections"]
+"""What an egress log can hold: look-ups, with a count of what found no route; or connections too,
+since every name has an address there, and every address answers."""
+Settings = Literal["ours", "defaults"]
+"""Whether an adapter keeps its harness quiet."""
 
+
+class EgressEvent(Record):
+    """What the harness or a tool tried to reach; no packet of it left the sandbox.
+
+    ``dns``: ``name`` was looked up, for a ``record_type``. ``tcp``, ``udp``, ``icmp``: a connection
+    or a datagram to ``port``. Its ``name`` is what the connection said, or else whose address it
+    was, and ``named_by`` tells which: the SNI of a TLS ClientHello, the Host of an HTTP request, or
+    a look-up before it. Without any of them ``name`` is the address. ``address`` is None when the
+    name had been looked up. ``protocol`` is what a TCP connection turned out to carry.
+
+    ``unrouted``: found no route, as what goes to bare addresses does; which is not known.
     ``malformed``: a message to the resolver that is no DNS query; ``name`` quotes its first octets
     in hexadecimal. ``left_out``: the log was full; ``name`` says how many events are not in it.
+
+    ``count`` events of one ``phase`` that differ in time only are one line: ``at`` is the time of
+    the first, ``last_at`` of the last. Early versions have a line for each, without a phase.
     """
 
     at: float
-    kind: Literal["dns", "malformed", "left_out"] = "dns"
+    kind: Literal["dns", "tcp", "udp", "icmp", "unrouted", "malformed", "left_out"] = "dns"
     name: str
-    record_type: str
+    record_type: str = ""
+    port: int | None = None
+    protocol: Literal["tls", "http"] | None = None
+    named_by: Literal["sni", "host", "dns"] | None = None
+    address: str | None = None
+    count: int = Field(default=1, ge=1)
+    last_at: float | None = None
+    phase: EgressPhase | None = None
 
 
 class ResourceUse(Record):

@@ -13,9 +13,11 @@ from typing import Literal
 from pydantic import JsonValue
 
 from sandbox.evidence import payloads
+from sandbox.evidence.egress import destination, way
 from sandbox.evidence.folder import CellFiles
 from sandbox.evidence.records import (
     ConversationItem,
+    EgressEvent,
     Exchange,
     MessageItem,
     Record,
@@ -51,7 +53,7 @@ def story(files: CellFiles) -> tuple[Event, ...]:
     exchanges = sorted(files.exchanges or (), key=lambda exchange: exchange.started_at)
     found = [*_phases(files), *_exchanges(exchanges, start), *_tools(files, exchanges, start)]
     found += [
-        (event.at - start, Event(at=event.at - start, kind="egress", title=_lookup(event.name)))
+        (event.at - start, Event(at=event.at - start, kind="egress", title=_tried(event)))
         for event in files.egress or ()
     ]
     found.sort(key=lambda placed: placed[0])
@@ -61,8 +63,11 @@ def story(files: CellFiles) -> tuple[Event, ...]:
 _Placed = tuple[float, Event]
 
 
-def _lookup(name: str) -> str:
-    return f"the name {name} was asked for"
+def _tried(event: EgressEvent) -> str:
+    often = f", {event.count} times" if event.count > 1 else ""
+    if event.kind == "dns":
+        return f"the name {event.name} was asked for{often}"
+    return f"{destination(event)} was tried ({way(event)}){often}"
 
 
 def _phases(files: CellFiles) -> Iterator[_Placed]:

@@ -73,7 +73,13 @@ class ModelApp:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one exchange and capture it."""
-        wire = Wire(receive, send, stopping=self._stopping, hang_up=lambda: self._hang_up(scope))
+        wire = Wire(
+            receive,
+            send,
+            stopping=self._stopping,
+            hang_up=lambda: self._hang_up(scope),
+            clock=self._clock,
+        )
         draft = self._open(scope)
         try:
             await self._serve(draft, wire)
@@ -81,7 +87,7 @@ class ModelApp:
             exchange = draft.ended(
                 status_code=wire.status,
                 disconnected=wire.client_left,
-                completed_at=self._clock(),
+                completed_at=self._clock() if wire.ending_at is None else wire.ending_at,
             )
             self._capture.add(exchange, draft.tools_asked)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Sequence
 
 from starlette.types import Receive, Scope, Send
@@ -35,6 +36,7 @@ class Wire:
         receive, send: the ASGI channels.
         stopping: set when the server stops; ends every pause.
         hang_up: closes the connection at once.
+        clock: wall time in seconds since the epoch.
     """
 
     def __init__(
@@ -44,16 +46,20 @@ class Wire:
         *,
         stopping: asyncio.Event,
         hang_up: Callable[[], None],
+        clock: Callable[[], float] = time.time,
     ) -> None:
         self._receive = receive
         self._send = send
         self._stopping = stopping
         self._hang_up = hang_up
+        self._clock = clock
         self._gone = asyncio.Event()
         self._left = False
         self.status = 0
         self.sent: list[bytes] = []
         self.complete = False
+        self.ending_at: float | None = None
+        """When the last of the reply was about to be sent: what the client does then is later."""
 
     @property
     def client_left(self) -> bool:
@@ -106,6 +112,8 @@ class Wire:
                     {"type": "http.response.start", "status": move.status, "headers": headers}
                 )
             case Data():
+                if last:
+                    self.ending_at = self._clock()
                 await self._send(
                     {"type": "http.response.body", "body": move.body, "more_body": not last}
                 )

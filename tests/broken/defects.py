@@ -507,6 +507,25 @@ def _link_and_calls() -> Iterable[Defect]:
             good(), egress=(EgressEvent(at=START, name="models.dev", record_type="A"),)
         ),
     )
+    yield Defect(
+        check="egress_quiet",
+        name="bare address tried",
+        files=lambda: replace(
+            good(), egress=(EgressEvent(at=START, kind="unrouted", name="", count=2),)
+        ),
+    )
+    yield Defect(
+        check="egress_quiet",
+        name="connection begun",
+        files=lambda: replace(
+            good(),
+            egress=(
+                EgressEvent(
+                    at=START, kind="tcp", name="h.test", port=443, protocol="tls", named_by="sni"
+                ),
+            ),
+        ),
+    )
     check = "error_sequence"
     yield Defect(
         check=check,

@@ -10,9 +10,11 @@ import io
 import json
 import shutil
 import tarfile
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
+from types import MappingProxyType
 from typing import Literal
 
 from sandbox.conformance.scenario import Scenario
@@ -46,6 +48,7 @@ Defect = Literal[
     "prints_its_key", "shows_its_key", "litters",
 ]  # fmt: skip
 SESSION = "fakesession"
+ENTRY = '#!/bin/sh\n[ "${1-}" = --version ] && echo "fake 1.0" && exit\nexec sh "$@"\n'
 SHELL = {
     "type": "function",
     "function": {
@@ -82,11 +85,15 @@ cp done.json transcript.json
 
 @dataclass(frozen=True)
 class FakeHarness:
-    """The adapter; ``scenario`` is the one that is played, ``defect`` what goes wrong."""
+    """The adapter; ``scenario`` is the one that is played, ``defect`` what goes wrong.
+
+    ``run`` is the harness itself, a shell script.
+    """
 
     scenario: Scenario
     defect: Defect = "none"
     name: str = "fake"
+    run: str = RUN
     capabilities: Capabilities = field(
         default_factory=lambda: Capabilities(
             dialect="chat",
@@ -105,7 +112,7 @@ class FakeHarness:
     def plan(self, ctx: LaunchContext) -> LaunchPlan:
         script = self.scenario.script(ctx.rollout_id)
         calls = script.all_calls()
-        files = {"run.sh": RUN.encode()}
+        files = {"run.sh": self.run.encode()}
         for number in range(len(script.steps)):
             files[f"ask-{number}.json"] = _ask(calls[:number])
         for number, call in enumerate(calls):
@@ -119,6 +126,7 @@ class FakeHarness:
             env={
                 **ctx.task_env,
                 "URL": ctx.base_url,
+                "PREFIX": ctx.prefix,
                 "KEY": ctx.api_key,
                 "SESSION_DIR": base,
                 "WORKDIR": ctx.workdir,
@@ -186,11 +194,21 @@ def _ask(done: tuple[ScriptedCall, ...]) -> bytes:
 
 
 class FakeLibrary:
-    """Gives the one bundle that the fake harness needs: a link to sh that knows ``--version``."""
+    """Gives the one bundle that the fake harness needs: a link to sh that knows ``--version``.
 
-    def __init__(self, folder: Path, platform: str) -> None:
+    ``programs`` are other shell scripts in its ``bin``, by name; ``entry`` replaces the link.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        platform: str,
+        *,
+        entry: str = ENTRY,
+        programs: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
         self._folder = folder
-        self._bundle = make_bundle(folder, platform)
+        self._bundle = make_bundle(folder, platform, {"fake": entry, **programs})
 
     def refusals(self, harness: str, platform: str, facts: ImageFacts) -> tuple[Refusal, ...]:
         assert (harness, platform) == ("fake", facts.platform)
@@ -207,16 +225,16 @@ class FakeLibrary:
         return self._bundle
 
 
-def make_bundle(folder: Path, platform: str) -> Bundle:
-    """Write the bundle of the fake harness."""
-    entry = b'#!/bin/sh\n[ "${1-}" = --version ] && echo "fake 1.0" && exit\nexec sh "$@"\n'
+def make_bundle(folder: Path, platform: str, programs: Mapping[str, str]) -> Bundle:
+    """Write the bundle of the fake harness, with these programs in its ``bin``."""
     path = folder / "fake.tar"
     manifest = json.dumps({"harness": "fake", "version": "1.0", "platform": platform}).encode()
     with tarfile.open(path, "w", format=tarfile.USTAR_FORMAT) as tar:
         below = tarfile.TarInfo("bin")
         below.type, below.mode = tarfile.DIRTYPE, 0o755
         tar.addfile(below)
-        for name, data, mode in (("MANIFEST.json", manifest, 0o644), ("bin/fake", entry, 0o755)):
+        scripts = [(f"bin/{name}", text.encode(), 0o755) for name, text in programs.items()]
+        for name, data, mode in (("MANIFEST.json", manifest, 0o644), *scripts):
             member = tarfile.TarInfo(name)
             member.size, member.mode = len(data), mode
             tar.addfile(member, io.BytesIO(data))

@@ -180,7 +180,7 @@ def test_the_sandbox_reaches_the_listener(lab: Lab, kind: str, isolation: str) -
 def test_root_on_the_engines_host_gets_the_namespace(lab: Lab, kind: str) -> None:
     with lab.linked(kind) as (link, inside):
         assert link.isolation == choose_isolation(lab.engine) == "namespace"
-        assert link.egress_observed
+        assert link.egress_seen == "names"
         code, text = inside.sh("cat /proc/net/dev")
         assert code == 0
         assert [line.split(":")[0].strip() for line in text.splitlines()[2:]] == ["lo"]
@@ -373,7 +373,7 @@ def test_the_weaker_isolation_is_announced_and_labelled(lab: Lab) -> None:
         (network,) = lab.engine.sdk.api.networks(filters=mine)
         assert network["Internal"]
         assert network["Labels"] == lab.owner.labels()
-        assert not link.egress_observed
+        assert link.egress_seen is None
     assert heard.lines == [NOTICE]
     with open_link(lab.engine, lab.owner, isolation="namespace", progress=heard):
         assert heard.lines == [NOTICE]
@@ -410,7 +410,7 @@ def test_an_engine_elsewhere_has_a_relay_and_no_other_link(lab: Lab) -> None:
 
 def test_what_a_relay_carries(lab: Lab) -> None:
     with lab.linked("alpine", "relay") as (link, inside):
-        assert not link.egress_observed
+        assert link.egress_seen is None
         assert inside.sh("cut -d: -f1 /proc/net/dev | tail -n +3")[1].split() == ["lo"]
         with echo(link.listen(), whole=True) as heard:
             much = "head -c 3000000 /dev/zero | tr '\\0' a"

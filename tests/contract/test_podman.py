@@ -97,7 +97,7 @@ def test_the_model_link(podman: Engine, isolation: str) -> None:
         assert said(sh(box, "cut -d: -f1 /proc/net/dev | tail -n +3")).split() == ["lo"]
         assert sh(box, "getent hosts name.test").exit_code == 2
         names = {event.name for event in link.egress()}
-        assert names == ({"name.test"} if link.egress_observed else set())
+        assert names == ({"name.test"} if link.egress_seen else set())
 
 
 def test_a_real_cell(podman: Engine, host: str, tmp_path: Path) -> None:

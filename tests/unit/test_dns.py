@@ -18,7 +18,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from sandbox.engine.dns import DnsResponder, EgressLog, reply_to
+from sandbox.engine.dns import DnsResponder, note, reply_to
+from sandbox.engine.egresslog import EgressLog
 from sandbox.engine.namespace import bound
 
 OWN = frozenset({dns.name.from_text("box")})
@@ -139,7 +140,7 @@ def test_any_question_after_a_good_header(body: bytes, ident: int, questions: in
 
 def test_nonsense_is_an_event_that_quotes_it() -> None:
     log = EgressLog(clock=lambda: 5.0)
-    log.note(b"\x00" * 200, reply_to(b"\x00" * 200))
+    note(log, b"\x00" * 200, reply_to(b"\x00" * 200))
     (event,) = log.events()
     assert (event.kind, event.name, event.at) == ("malformed", "00" * 64, 5.0)
 
@@ -148,10 +149,30 @@ def test_a_flood_is_bounded_and_says_so() -> None:
     log = EgressLog(limit=3)
     for number in range(10):
         wire = ask(f"n{number}.test")
-        log.note(wire, reply_to(wire))
+        note(log, wire, reply_to(wire))
     kinds = [event.kind for event in log.events()]
     assert kinds == ["dns", "dns", "dns", "left_out"]
     assert log.events()[-1].name.startswith("7 more")
+    assert log.events()[-1].count == 7
+
+
+def test_events_are_in_the_order_in_which_they_happened() -> None:
+    log = EgressLog()
+    for name, at in (("two.test", 2.0), ("one.test", 1.0)):
+        note(log, b"", reply_to(ask(name)), at=at)
+    assert [event.name for event in log.events()] == ["one.test", "two.test"]
+
+
+@pytest.mark.parametrize(("kind", "answer"), [("A", ["198.18.0.1"]), ("AAAA", []), ("TXT", [])])
+def test_where_connections_are_observed_a_name_has_one_address(
+    kind: str, answer: list[str]
+) -> None:
+    reply = reply_to(ask("Api.Example.test", kind), address_of=lambda _: "198.18.0.1")
+    assert reply.asked == (("Api.Example.test", kind),)
+    assert reply.wire is not None
+    told = dns.message.from_wire(reply.wire)
+    assert told.rcode() == dns.rcode.NOERROR
+    assert [str(item) for rrset in told.answer for item in rrset] == answer
 
 
 def test_udp_clients_survive_each_other() -> None:

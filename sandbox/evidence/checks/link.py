@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from sandbox.evidence.checks.check import check
+from sandbox.evidence.egress import destination
 from sandbox.evidence.verdict import (
     MissingEvidence,
     Outcome,
@@ -49,16 +50,16 @@ def model_reached_only_through_link(cell: CellEvidence) -> Outcome:
     tier=Tier.P1,
     kind="sandbox",
     group="isolation",
-    why="names asked for at run time are hidden dependencies, and slow where nothing answers",
+    why="what is tried at run time is a hidden dependency, and slow where nothing answers",
 )
 def egress_quiet(cell: CellEvidence) -> Outcome:
-    """Nobody in the sandbox asked for a name."""
+    """Nobody in the sandbox asked for a name, or tried a bare address."""
     if cell.cell.isolation in _WITHOUT_A_LOG and not cell.files.egress:
         return not_applicable(f"the {cell.cell.isolation} link does not log names")
-    names = sorted({event.name for event in cell.egress})
-    if names:
-        more = f" and {len(names) - 5} more" if len(names) > 5 else ""
-        return failed(f"expected no name look-ups, saw {', '.join(names[:5])}{more}")
+    tried = sorted({destination(event) for event in cell.egress})
+    if tried:
+        more = f" and {len(tried) - 5} more" if len(tried) > 5 else ""
+        return failed(f"expected that nothing is tried, saw {', '.join(tried[:5])}{more}")
     return passed()
 
 
