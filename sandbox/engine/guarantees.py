@@ -17,6 +17,7 @@ _LIMITED = {
     "no swap": ("swap", "a sandbox may use swap beside its memory limit"),
     "process limit": ("pids", "a sandbox may start processes until the engine's host has no more"),
 }
+_LOGGED = "names that are looked up are recorded, and tries of bare addresses counted"
 _WITH_QUOTAS = frozenset({"btrfs", "zfs"})
 
 
@@ -29,7 +30,7 @@ def guarantees(info: EngineInfo, isolation: Isolation) -> tuple[Guarantee, ...]:
     """
     return (
         _no_network(isolation),
-        _egress_seen(isolation),
+        _egress_log(isolation),
         *_limits(info),
         _disk_limit(info),
         _process_tree(info),
@@ -51,10 +52,10 @@ def _no_network(isolation: Isolation) -> Guarantee:
     return Guarantee(name=name, holds=True, reason="a sandbox has no interface but lo")
 
 
-def _egress_seen(isolation: Isolation) -> Guarantee:
+def _egress_log(isolation: Isolation) -> Guarantee:
     name = "egress log"
     if isolation == "namespace":
-        return Guarantee(name=name, holds=True, reason="names that are looked up are recorded")
+        return Guarantee(name=name, holds=True, reason=_LOGGED)
     return Guarantee(
         name=name, holds=False, reason="names that are looked up are not recorded", cure=_ROOT
     )

@@ -268,6 +268,11 @@ def _dns_sockets(container_id: str) -> tuple[socket.socket, socket.socket]:
 def _sink(container_id: str, names: SinkNames, log: EgressLog) -> Sink:
     try:
         return open_sink(names=names, log=log)
+    except PermissionError as error:
+        raise Unsupported(
+            f"connections of container {container_id[:12]} cannot be observed: {error.strerror}",
+            cure="run as root on the engine's own host, with all of root's capabilities",
+        ) from error
     except OSError as error:
         ports = " and ".join(map(str, PORTS))
         raise Unsupported(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import socket
 import threading
 import time
@@ -12,6 +13,7 @@ from typing import Any
 
 import httpx
 import pytest
+from starlette.types import Message
 
 from sandbox.errors import CouldNotFindOut
 from sandbox.evidence.records import Exchange
@@ -326,6 +328,48 @@ def test_a_forgetful_capture_is_caught(capture: Capture) -> None:
     assert len(tally) == 2
     is_whole = digests(capture.exchanges()) == Counter(tally)
     assert is_whole == (not isinstance(capture, Forgetful))
+
+
+@pytest.mark.parametrize("streamed", [True, False])
+def test_the_time_of_an_end_is_before_the_client_can_know_of_it(streamed: bool) -> None:
+    """Else what a client does next would seem to have happened before the reply had ended."""
+    capture, order = Capture(), list[str]()
+    body = json.dumps({"model": "m", "input": "hi", "stream": streamed}).encode()
+    asked = iter([{"type": "http.request", "body": body}])
+
+    def clock() -> float:
+        order.append("clock")
+        return float(len(order))
+
+    async def receive() -> Message:
+        message = next(asked, None)
+        return message or await asyncio.Event().wait() or {}
+
+    async def send(message: Message) -> None:
+        order.append(message["type"])
+
+    async def read_marker(_path: str) -> None: ...
+
+    async def post() -> None:
+        app = ModelApp(
+            TEXT,
+            rollout_id="r1",
+            director=Director(TEXT, read_marker),
+            capture=capture,
+            clock=clock,
+            stopping=asyncio.Event(),
+            hang_up=lambda _scope: None,
+            models=(),
+        )
+        path = "/rollout/r1/v1/responses"
+        await app({"type": "http", "method": "POST", "path": path, "headers": []}, receive, send)
+
+    asyncio.run(post())
+
+    (exchange,) = capture.exchanges()
+    assert exchange.status_code == 200
+    assert order[-2:] == ["clock", "http.response.body"]
+    assert exchange.completed_at == len(order) - 1
 
 
 @pytest.mark.parametrize(

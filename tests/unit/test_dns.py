@@ -156,6 +156,15 @@ def test_a_flood_is_bounded_and_says_so() -> None:
     assert log.events()[-1].count == 7
 
 
+def test_what_came_too_fast_is_told_too() -> None:
+    log = EgressLog(clock=lambda: 5.0)
+    log.miss(0)
+    assert log.events() == ()
+    log.miss(3)
+    (event,) = log.events()
+    assert (event.kind, event.count, event.at) == ("left_out", 3, 5.0)
+
+
 def test_events_are_in_the_order_in_which_they_happened() -> None:
     log = EgressLog()
     for name, at in (("two.test", 2.0), ("one.test", 1.0)):
