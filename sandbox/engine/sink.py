@@ -23,7 +23,7 @@ from sandbox.engine.egresslog import EgressLog
 from sandbox.engine.firstwords import LONGEST, FirstWords, first_words
 from sandbox.engine.namespace import bound
 from sandbox.engine.packets import Attempt, attempt_in, packet_socket
-from sandbox.engine.serving import IDLE_S, SocketThread, receive_stamped
+from sandbox.engine.serving import SocketThread, receive_stamped
 from sandbox.evidence.records import EgressEvent
 
 PORTS = (80, 443)
@@ -32,6 +32,7 @@ BLOCK = IPv4Network("198.18.0.0/15")
 
 _ANYWHERE = "0.0.0.0"
 _MAX_CONNECTIONS = 256
+_SILENT_S = 30.0
 _CHUNK = 16 * 1024
 _RESET = struct.pack("ii", 1, 0)
 
@@ -137,7 +138,7 @@ class Sink(SocketThread):
         """Close connections that say nothing."""
         now = time.monotonic()
         for caller in list(self._callers.values()):
-            if now - caller.since > IDLE_S:
+            if now - caller.since > _SILENT_S:
                 self._end(caller, first_words(bytes(caller.said), ended=True))
 
     def _take_packets(self) -> None:
