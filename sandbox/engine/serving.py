@@ -25,10 +25,12 @@ class SocketThread:
     """Serves the sockets given to ``watch``, which it owns from then on, after ``begin``.
 
     Every callback and ``idle`` run one at a time, under ``lock``; another thread may take it.
+    ``over``: the sockets are closed.
     """
 
     def __init__(self, name: str) -> None:
         self.lock = threading.RLock()
+        self.over = False
         self._watched: dict[socket.socket, Callable[[], None]] = {}
         self._selector = selectors.DefaultSelector()
         self._wake, self._waker = socket.socketpair()
@@ -83,9 +85,11 @@ class SocketThread:
             with self.lock:
                 self.ending()
         finally:
-            for owned in (*self._watched, self._wake, self._waker):
-                owned.close()
-            self._selector.close()
+            with self.lock:
+                self.over = True
+                for owned in (*self._watched, self._wake, self._waker):
+                    owned.close()
+                self._selector.close()
 
     def _serve_ready(self, wait_s: float) -> bool:
         """Serve what is ready within ``wait_s``; return False when it is time to end.

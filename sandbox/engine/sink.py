@@ -19,7 +19,7 @@ from ipaddress import IPv4Network
 
 from sandbox.engine import packets
 from sandbox.engine.anyip import keep_all_addresses
-from sandbox.engine.egresslog import EgressLog
+from sandbox.engine.egresslog import MAX_EVENTS, EgressLog
 from sandbox.engine.firstwords import LONGEST, FirstWords, first_words
 from sandbox.engine.namespace import bound
 from sandbox.engine.packets import Attempt, attempt_in, packet_socket
@@ -118,6 +118,8 @@ class Sink(SocketThread):
     def settle(self) -> None:
         """Take in what has happened by now, also what the thread has not come to yet."""
         with self.lock:
+            if self.over:
+                return
             self._take_packets()
             for listener in self._listeners:
                 self._accept(listener)
@@ -155,7 +157,10 @@ class Sink(SocketThread):
             assert attempt.port is not None
             assert attempt.source_port is not None
             ends = (attempt.source, attempt.source_port, attempt.address, attempt.port)
-            self._begun.setdefault(ends, event)  # a SYN may be sent again
+            if len(self._begun) < MAX_EVENTS:
+                self._begun.setdefault(ends, event)  # a SYN may be sent again
+            else:
+                self._log.miss(1)
         else:
             self._log.add(event)
 
