@@ -235,6 +235,14 @@ def test_the_report_of_kept_runs(tmp_path: Path, capsys: pytest.CaptureFixture[s
         main(["report", str(tmp_path)])
 
 
+def test_the_page_in_docs_is_what_the_command_prints_today() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "egress.md").read_text()
+    assert page.startswith(egress_page([]))
+    named = {line.split()[1] for line in page.splitlines() if line.startswith("## ")}
+    assert named == set(HARNESSES)
+    assert "failed" not in page.removeprefix(egress_page([]))
+
+
 def test_an_egress_log_of_an_early_version_is_read() -> None:
     line = '{"at": 1.5, "kind": "dns", "name": "models.dev", "record_type": "A"}'
     event = EgressEvent.model_validate_json(line)
