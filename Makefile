@@ -71,7 +71,7 @@ bench: venv ## sandboxes, installs, cells, memory and starts beside the docker C
 	@$(SANDBOX) bench --ensure-engine $(ARGS)
 
 .PHONY: bench-scale
-bench-scale: venv ## plan, shard, judge, merge and report 25,000, 50,000 and 100,000 made-up cells
+bench-scale: venv ## plan, shard, judge, merge, compare and report 25,000, 50,000 and 100,000 made-up cells
 	@$(BIN)/python -m tests.scale.bench $(ARGS)
 
 .PHONY: images

@@ -61,9 +61,12 @@ class MissingEvidence(Exception):
     """A check needs a fact that the cell folder does not hold: the check fails."""
 
 
+_PASSED = Outcome(status=Status.PASS)
+
+
 def passed(reason: str = "") -> Outcome:
     """The evidence shows what it must."""
-    return Outcome(status=Status.PASS, reason=reason)
+    return Outcome(status=Status.PASS, reason=reason) if reason else _PASSED
 
 
 def failed(reason: str) -> Outcome:

@@ -11,8 +11,9 @@ from __future__ import annotations
 import hashlib
 import uuid
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal
 
 from pydantic import Field
@@ -108,7 +109,15 @@ class CtrfPiece:
 
 def ctrf_piece(cell: CellResult) -> CtrfPiece:
     """Return the tests of a cell."""
-    return _piece([_test(cell, verdict) for verdict in cell.verdicts])
+    record, tries = cell.record, _attempts(cell)
+    test = partial(
+        Test,
+        start=None if record is None else _ms(record.started_at),
+        stop=None if record is None else _ms(record.completed_at),
+        suite=split_id(cell.cell_id),
+        filePath=f"cells/{cell.cell_id}",
+    )
+    return _piece([_test(test, cell, one, tries.get(one.check)) for one in cell.verdicts])
 
 
 def stale_tests(run: RunOutcome) -> CtrfPiece:
@@ -158,22 +167,22 @@ def ctrf_frame(
     return f"{head}[\n", "\n]}}\n"
 
 
-def _test(cell: CellResult, verdict: Verdict) -> Test:
-    record = cell.record
-    tries = _attempts(cell, verdict.check)
-    return Test(
+def _test(
+    test: Callable[..., Test],
+    cell: CellResult,
+    verdict: Verdict,
+    tries: Sequence[RetryAttempt] | None,
+) -> Test:
+    """Return the test of a verdict; ``test`` has what is the same for all of the cell."""
+    return test(
         id=_id(f"{cell.cell_id} {verdict.check}"),
         name=verdict.check,
         status=_status(verdict),
-        start=None if record is None else _ms(record.started_at),
-        stop=None if record is None else _ms(record.completed_at),
-        suite=split_id(cell.cell_id),
         message=_message(verdict),
         rawStatus="known" if verdict.known is not None else verdict.status.value,
         tags=(verdict.tier.value, verdict.kind, verdict.group),
-        filePath=f"cells/{cell.cell_id}",
         retries=len(tries) - 1 if tries else _retries(cell, verdict),
-        retryAttempts=tries or None,
+        retryAttempts=tries,
         flaky=True if verdict.flaky is not None else None,
     )
 
@@ -185,13 +194,14 @@ def _retries(cell: CellResult, verdict: Verdict) -> int | None:
     return len(cell.record.earlier_attempts) or None
 
 
-def _attempts(cell: CellResult, check: str) -> tuple[RetryAttempt, ...]:
-    return tuple(
-        RetryAttempt(attempt=number, status=_status(verdict), message=_message(verdict))
-        for number, attempt in enumerate(cell.attempts, start=1)
-        for verdict in attempt.verdicts
-        if verdict.check == check
-    )
+def _attempts(cell: CellResult) -> dict[str, list[RetryAttempt]]:
+    """Return the executions of a repeated cell by check; a check is not in all where one broke."""
+    found: dict[str, list[RetryAttempt]] = {}
+    for number, attempt in enumerate(cell.attempts, start=1):
+        for verdict in attempt.verdicts:
+            one = RetryAttempt(attempt=number, status=_status(verdict), message=_message(verdict))
+            found.setdefault(verdict.check, []).append(one)
+    return found
 
 
 def _status(verdict: Verdict) -> CtrfStatus:

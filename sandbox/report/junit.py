@@ -12,6 +12,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 from html import escape
 
 from sandbox.evidence.results import CellResult, RunOutcome, StaleEntry, split_id
@@ -51,7 +52,8 @@ class _Case:
 
 def junit_piece(cell: CellResult) -> JunitPiece:
     """Return the cases of a cell."""
-    return _piece([_case(cell, verdict) for verdict in cell.verdicts])
+    classname = ".".join(split_id(cell.cell_id))
+    return _piece([_Case(one.check, classname, _result(one)) for one in cell.verdicts])
 
 
 def stale_piece(run: RunOutcome) -> JunitPiece:
@@ -87,10 +89,6 @@ def _numbers(counts: Counter[str]) -> str:
     return " ".join(f'{name}="{counts[name]}"' for name in _COUNTED) + ' time="0"'
 
 
-def _case(cell: CellResult, verdict: Verdict) -> _Case:
-    return _Case(verdict.check, ".".join(split_id(cell.cell_id)), _result(verdict))
-
-
 def _result(verdict: Verdict) -> tuple[str, str, str | None] | None:
     reason = f"{verdict.flaky}: {verdict.reason}" if verdict.flaky else verdict.reason
     if verdict.known is not None:
@@ -110,6 +108,10 @@ def _stale(entry: StaleEntry) -> _Case:
     return _Case(f"{entry.cell} {entry.check}", "baseline", ("failure", message, "stale"))
 
 
+@lru_cache(maxsize=4096)
 def _quoted(text: str) -> str:
-    """Return an attribute's value; what XML 1.0 cannot hold is replaced."""
+    """Return an attribute's value; what XML 1.0 cannot hold is replaced.
+
+    The cells of a run say few different things.
+    """
     return f'"{escape(_NOT_XML.sub(chr(0xFFFD), text)).translate(_SPACES)}"'

@@ -19,18 +19,20 @@ from sandbox.conformance.shard import Shard, sharded
 from sandbox.evidence.costs import CellCost
 from tests.scale.synthetic import make_run, parts_of, synthetic_plan
 
-PARTS = 4
+PARTS = 7
+"""Not a divisor of what the odd cells recur by: each part has all kinds."""
 SHARDS = 16
-REPEATED = 20
-"""Of so many cells one is in the run of repeated cells."""
+REPEATED = 50
+"""Of so many cells one is in the run of repeated cells, which are all of the first part."""
 
 
 def make(folder: Path, cells: int) -> None:
     """Write the parts of the run, and the run of repeated cells."""
     plan = synthetic_plan(cells)
-    for number, part in enumerate(parts_of(plan, PARTS)):
+    parts = list(parts_of(plan, PARTS))
+    for number, part in enumerate(parts):
         make_run(folder / f"part{number}", plan, part, links=folder / "links" / str(number))
-    few = plan[: max(1, cells // REPEATED)]
+    few = parts[0][: max(1, cells // REPEATED)]
     make_run(folder / "repeated", few, few, links=folder / "links" / "repeated", attempts=2)
 
 
@@ -57,15 +59,15 @@ def plan(folder: Path, cells: int) -> None:
     assert len(queue) == 0
 
 
+def part(folder: Path, cells: int) -> None:
+    """Judge one part by itself, as a shard does: a seventh of the cells."""
+    _quiet("judge", str(folder / "part0"))
+
+
 def merge(folder: Path, cells: int) -> None:
     """Merge the parts: link, judge, write all reports."""
     parts = [str(folder / f"part{number}") for number in range(PARTS)]
     _quiet("merge", *parts, "--output", str(folder / "merged"))
-
-
-def judge(folder: Path, cells: int) -> None:
-    """Judge the merged run again."""
-    _quiet("judge", str(folder / "merged"))
 
 
 def repeats(folder: Path, cells: int) -> None:
@@ -73,19 +75,25 @@ def repeats(folder: Path, cells: int) -> None:
     _quiet("judge", str(folder / "repeated"))
 
 
+def diff(folder: Path, cells: int) -> None:
+    """Hold a part and the run of repeated cells against each other."""
+    _quiet("diff", str(folder / "part0"), str(folder / "repeated"))
+
+
 STAGES: dict[str, Callable[[Path, int], None]] = {
     "make": make,
     "plan": plan,
+    "part": part,
     "merge": merge,
-    "judge": judge,
     "repeats": repeats,
+    "diff": diff,
 }
 
 
 def _quiet(*words: str) -> None:
     with contextlib.redirect_stdout(io.StringIO()):
         code = main(list(words))
-    assert code in (1, 4), f"{words[0]} ended with {code}"
+    assert code in (0, 1, 4), f"{words[0]} ended with {code}"
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 
 from sandbox.evidence.verdict import Kind, MissingEvidence, Outcome, Status, Tier, Verdict, failed
 from sandbox.evidence.view import CellEvidence
@@ -40,7 +41,7 @@ class Check:
         except Exception as error:  # noqa: BLE001 - a broken check must not stop the judge
             reason = f"the check itself failed: {type(error).__name__}: {error}"
             outcome = Outcome(status=Status.ERROR, reason=reason)
-        return Verdict(
+        return _verdict(
             check=self.id,
             tier=self.tier,
             kind=self.kind,
@@ -48,6 +49,14 @@ class Check:
             status=outcome.status,
             reason=outcome.reason,
         )
+
+
+@lru_cache(maxsize=4096)
+def _verdict(
+    *, check: str, tier: Tier, kind: Kind, group: str, status: Status, reason: str
+) -> Verdict:
+    """Return the verdict; most of a run's cells have the same ones, which never change."""
+    return Verdict(check=check, tier=tier, kind=kind, group=group, status=status, reason=reason)
 
 
 def check(*, tier: Tier, kind: Kind, group: str, why: str) -> Callable[[CheckFunction], Check]:
