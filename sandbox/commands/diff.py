@@ -5,9 +5,11 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from sandbox.commands.reporting import baseline, judged
+from sandbox.commands.comparing import pairs
+from sandbox.commands.reporting import baseline, judge_of
 from sandbox.errors import ExitCode, UsageError
-from sandbox.evidence.compare import compare
+from sandbox.evidence.compare import Comparing, Comparison
+from sandbox.evidence.judge import Judge, sources
 from sandbox.report.difference import difference
 
 
@@ -21,10 +23,20 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> ExitCode:
     """Judge both with today's checks and print the difference; 1 when a verdict became worse."""
-    known = baseline(arguments.baseline)
+    judge = judge_of(baseline(arguments.baseline))
     for folder in (arguments.before, arguments.after):
         if not folder.is_dir():
             raise UsageError(f"{folder} is no folder", cure="give two run folders")
-    found = compare(judged(arguments.before, known=known), judged(arguments.after, known=known))
+    found = compared(arguments.before, arguments.after, judge)
     print(found.model_dump_json(indent=2) if arguments.json else difference(found), end="")
     return ExitCode.FAILED if found.regressions else ExitCode.OK
+
+
+def compared(before: Path, after: Path, judge: Judge) -> Comparison:
+    """Compare two run folders; neither run is in memory as a whole."""
+    old, new = sources(before), sources(after)
+    found = Comparing()
+    for pair in pairs(judge, old, new):
+        found.add(pair)
+    ids = [None if one.record is None else one.record.run_id for one in (old, new)]
+    return found.end(*ids)

@@ -6,17 +6,12 @@ order of the plan. Of cells that were judged only those wait in memory that are 
 
 from __future__ import annotations
 
-import multiprocessing
-import os
-import signal
-from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
-from sandbox.errors import CouldNotFindOut
+from sandbox.commands.spread import chunks, in_order
 from sandbox.evidence.figures import CellFigures, figures_of
 from sandbox.evidence.folder import CellFiles
 from sandbox.evidence.foretold import Ended, ended
@@ -26,13 +21,6 @@ from sandbox.evidence.results import CellResult, CellState
 from sandbox.report.details import TEXT, details
 from sandbox.report.html import CELL_LEAST, budget
 from sandbox.report.share import CellShare, cell_share
-
-CHUNK = 64
-"""Cells that a process judges at a time."""
-_FOR_A_PROCESS = 256
-"""Cells whose judging takes longer than the start of a process that takes a part of them."""
-_WAITING = 2
-"""Chunks that each process has before it."""
 
 
 @dataclass(frozen=True)
@@ -75,32 +63,15 @@ def shares(
         CouldNotFindOut: a process that judged was killed.
     """
     most = budget(len(found.names))
-    chunks = _chunks(found)
-    count = _processes(len(found.names)) if processes is None else processes
-    if count < 2:
-        for chunk in chunks:
-            yield from judge_chunk(work, chunk, most, details=wants_details())
-        return
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload([__name__])
-    pool = ProcessPoolExecutor(
-        max_workers=count, mp_context=context, initializer=_leave_interrupts_alone
+    calls = (
+        partial(judge_chunk, work, _named(found, places), most, details=wants_details())
+        for places in chunks(range(len(found.names)))
     )
-    try:
-        ahead: deque[Future[list[CellShare]]] = deque()
-        for chunk in chunks:
-            ahead.append(pool.submit(judge_chunk, work, chunk, most, details=wants_details()))
-            if len(ahead) >= count * _WAITING:
-                yield from ahead.popleft().result()
-        while ahead:
-            yield from ahead.popleft().result()
-    except BrokenProcessPool as error:
-        raise CouldNotFindOut(
-            "a process that judged was killed, perhaps for want of memory",
-            cure="judge again; nothing of the run was changed but verdicts.json files",
-        ) from error
-    finally:
-        pool.shutdown(wait=True, cancel_futures=True)
+    return in_order(calls, cells=len(found.names), module=__name__, processes=processes)
+
+
+def _named(found: Sources, places: Sequence[int]) -> list[Named]:
+    return [Named(found.names[place], place < found.planned) for place in places]
 
 
 def judge_chunk(work: Work, cells: Sequence[Named], most: int, *, details: bool) -> list[CellShare]:
@@ -153,18 +124,3 @@ class _Opened:
         folder, one, files = self._found
         one = one.model_copy(update={"attempts": result.attempts})
         return details(one, files, native_texts(folder, files.native, most=TEXT), most=most)
-
-
-def _leave_interrupts_alone() -> None:
-    """Ctrl-C reaches every process of a terminal; the one that was started decides what to do."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-
-
-def _chunks(found: Sources) -> Iterator[list[Named]]:
-    for start in range(0, len(found.names), CHUNK):
-        names = found.names[start : start + CHUNK]
-        yield [Named(name, start + n < found.planned) for n, name in enumerate(names)]
-
-
-def _processes(cells: int) -> int:
-    return min(len(os.sched_getaffinity(0)), cells // _FOR_A_PROCESS)

@@ -48,10 +48,15 @@ def judged(folder: Path, *, known: Baseline, gate: Tier = Tier.P2) -> RunVerdict
     return judge(folder, baseline=known, today=_today(), gate=gate)
 
 
+def judge_of(known: Baseline) -> Judge:
+    """Return a judge with today's checks and date."""
+    return Judge(baseline=known, today=_today())
+
+
 def failing(folder: Path, *, known: Baseline) -> list[str]:
     """Return the ids of the cells of a run that neither pass nor are known, in its order."""
     found = sources(folder)
-    work = Work(place=found.place, judge=Judge(baseline=known, today=_today()), write=False)
+    work = Work(place=found.place, judge=judge_of(known), write=False)
     return [
         share.line.cell_id
         for share in shares(work, found, wants_details=lambda: False)

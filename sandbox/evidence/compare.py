@@ -1,13 +1,17 @@
-"""Two judged runs side by side: pins, images, verdicts and times that differ."""
+"""Two judged runs side by side: pins, images, verdicts and times that differ.
+
+Cells are held against each other one by one; what stays of a pair is what differs.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Literal
 
 from sandbox.evidence.cell import CellRecord
 from sandbox.evidence.records import Record
-from sandbox.evidence.results import CellResult, CellState, RunVerdicts
+from sandbox.evidence.results import CellResult, CellState
 from sandbox.evidence.verdict import Status, Verdict
 
 _NOTABLE_S = 1.0
@@ -63,56 +67,154 @@ class Comparison(Record):
         return tuple(change for change in self.verdicts if change.regression)
 
 
-def compare(before: RunVerdicts, after: RunVerdicts) -> Comparison:
-    """Compare two runs that were judged with the same checks and baseline.
+@dataclass(frozen=True)
+class Placed:
+    """A judged cell of one run, and its place in the order of that run."""
 
-    Timings are the cells whose time changed by at least a quarter and one second, the largest
-    ratios first; the totals are over the cells that both have.
-    """
-    old = {cell.cell_id: cell for cell in before.cells}
-    new = {cell.cell_id: cell for cell in after.cells}
-    both = [(cell, new[name]) for name, cell in old.items() if name in new]
-    times = [timing for pair in both if (timing := _timing(*pair)) is not None]
-    return Comparison(
-        before=before.run_id,
-        after=after.run_id,
-        pins=_changed(_pins(before), _pins(after)),
-        images=_changed(_images(before), _images(after)),
-        only_before=tuple(name for name in old if name not in new),
-        only_after=tuple(name for name in new if name not in old),
-        verdicts=tuple(change for pair in both for change in _verdicts(*pair)),
-        timings=tuple(sorted(filter(_is_notable, times), key=lambda timing: -timing.ratio)),
-        total_before_s=sum(timing.before_s for timing in times),
-        total_after_s=sum(timing.after_s for timing in times),
+    place: int
+    result: CellResult
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What counts for its whole run of one cell; ``pin`` and ``image`` are name and value."""
+
+    place: int
+    run_id: str | None
+    pin: tuple[str, str] | None
+    image: tuple[str, str] | None
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A cell that both runs have, with what differs in it, or one that a single run has."""
+
+    cell_id: str
+    before: Seen | None
+    after: Seen | None
+    verdicts: tuple[VerdictChange, ...] = ()
+    timing: Timing | None = None
+
+
+def pair(cell_id: str, before: Placed | None, after: Placed | None) -> Pair:
+    """Hold a cell of two runs, judged with the same checks and baseline, against each other."""
+    if before is None or after is None:
+        return Pair(cell_id, _seen(before), _seen(after))
+    return Pair(
+        cell_id,
+        _seen(before),
+        _seen(after),
+        verdicts=tuple(_verdicts(before.result, after.result)),
+        timing=_timing(before.result, after.result),
     )
 
 
-def _records(run: RunVerdicts) -> Iterator[CellRecord]:
-    return (cell.record for cell in run.cells if cell.record is not None)
+class Comparing:
+    """Takes pairs in the order of the run before, then what is only after; keeps what differs."""
+
+    def __init__(self) -> None:
+        self._before, self._after = _Side(), _Side()
+        self._only_before: list[str] = []
+        self._only_after: list[str] = []
+        self._verdicts: list[VerdictChange] = []
+        self._timings: list[Timing] = []
+        self._total_before_s = self._total_after_s = 0.0
+
+    def add(self, one: Pair) -> None:
+        """Take the next pair."""
+        if one.before is not None:
+            self._before.add(one.before)
+        if one.after is not None:
+            self._after.add(one.after)
+        if one.after is None:
+            self._only_before.append(one.cell_id)
+        elif one.before is None:
+            self._only_after.append(one.cell_id)
+        self._verdicts += one.verdicts
+        if one.timing is not None:
+            self._total_before_s += one.timing.before_s
+            self._total_after_s += one.timing.after_s
+            if _is_notable(one.timing):
+                self._timings.append(one.timing)
+
+    def end(self, before: str | None, after: str | None) -> Comparison:
+        """Return the comparison; the arguments are the ids of the runs, where they have records.
+
+        Timings are the cells whose time changed by at least a quarter and one second, the largest
+        ratios first; the totals are over the cells that both have.
+        """
+        return Comparison(
+            before=before or self._before.run_id,
+            after=after or self._after.run_id,
+            pins=_changed(self._before.pins.told(), self._after.pins.told()),
+            images=_changed(self._before.images.told(), self._after.images.told()),
+            only_before=tuple(self._only_before),
+            only_after=tuple(self._only_after),
+            verdicts=tuple(self._verdicts),
+            timings=tuple(sorted(self._timings, key=lambda timing: -timing.ratio)),
+            total_before_s=self._total_before_s,
+            total_after_s=self._total_after_s,
+        )
 
 
-def _pins(run: RunVerdicts) -> dict[str, str]:
-    return _joined(
-        (f"{cell.pin.harness} {cell.pin.platform}", f"{cell.pin.version} {cell.pin.bundle_sha256}")
-        for cell in _records(run)
-        if cell.pin is not None
-    )
+class _Side:
+    """What is said of one run as a whole."""
+
+    def __init__(self) -> None:
+        self.pins, self.images = _Values(), _Values()
+        self._runs = _Values()
+
+    def add(self, one: Seen) -> None:
+        self.pins.add(one.place, one.pin)
+        self.images.add(one.place, one.image)
+        self._runs.add(one.place, None if one.run_id is None else (one.run_id, ""))
+
+    @property
+    def run_id(self) -> str:
+        """The id that its first cell names."""
+        return next(iter(self._runs.told()), "unknown")
 
 
-def _images(run: RunVerdicts) -> dict[str, str]:
-    return _joined(
-        (cell.image_record.name, cell.image_record.image_id)
-        for cell in _records(run)
-        if cell.image_record is not None
-    )
+class _Values:
+    """Values by name, whatever the order in which cells come; of several different ones all."""
+
+    def __init__(self) -> None:
+        self._values: dict[str, set[str]] = {}
+        self._first: dict[str, int] = {}
+
+    def add(self, place: int, found: tuple[str, str] | None) -> None:
+        if found is not None:
+            name, value = found
+            self._values.setdefault(name, set()).add(value)
+            self._first[name] = min(place, self._first.get(name, place))
+
+    def told(self) -> dict[str, str]:
+        """Return the values in the order of the cells that name them first."""
+        return {
+            name: ", ".join(sorted(self._values[name]))
+            for name in sorted(self._values, key=self._first.__getitem__)
+        }
 
 
-def _joined(pairs: Iterable[tuple[str, str]]) -> dict[str, str]:
-    """Return the values by name; of several different ones, all."""
-    values: dict[str, set[str]] = {}
-    for name, value in pairs:
-        values.setdefault(name, set()).add(value)
-    return {name: ", ".join(sorted(found)) for name, found in values.items()}
+def _seen(placed: Placed | None) -> Seen | None:
+    if placed is None:
+        return None
+    record = placed.result.record
+    if record is None:
+        return Seen(placed.place, None, None, None)
+    return Seen(placed.place, record.run_id, _pin(record), _image(record))
+
+
+def _pin(cell: CellRecord) -> tuple[str, str] | None:
+    pin = cell.pin
+    if pin is None:
+        return None
+    return f"{pin.harness} {pin.platform}", f"{pin.version} {pin.bundle_sha256}"
+
+
+def _image(cell: CellRecord) -> tuple[str, str] | None:
+    image = cell.image_record
+    return None if image is None else (image.name, image.image_id)
 
 
 def _changed(before: dict[str, str], after: dict[str, str]) -> tuple[Changed, ...]:

@@ -16,7 +16,8 @@ from typing import Any, ClassVar
 
 import pytest
 
-from sandbox.commands.judging import CHUNK, Work, shares
+from sandbox.commands.judging import Work, shares
+from sandbox.commands.spread import CHUNK
 from sandbox.conformance.plan import CellSpec
 from sandbox.conformance.queue import Queue
 from sandbox.conformance.room import Room
