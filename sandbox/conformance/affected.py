@@ -31,8 +31,11 @@ _NOTHING = (
     "sandbox/evidence/compare.py",
     "sandbox/evidence/merge.py",
     "sandbox/evidence/story.py",
-    *(f"sandbox/commands/{name}.py" for name in ("bench", "diff", "doctor", "export", "judge")),
-    *(f"sandbox/commands/{name}.py" for name in ("list", "matrix", "merge", "show", "sweep")),
+    *(f"sandbox/commands/{name}.py" for name in ("bench", "comparing", "diff", "doctor", "export")),
+    *(
+        f"sandbox/commands/{name}.py"
+        for name in ("judge", "list", "matrix", "merge", "show", "sweep")
+    ),
     *(f"sandbox/conformance/{name}bench.py" for name in ("", "cell", "engine", "install")),
     *(f"sandbox/conformance/{name}.py" for name in ("contenders", "processbench", "timing")),
     "sandbox/engine/peers/*",

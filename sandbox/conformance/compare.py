@@ -10,12 +10,12 @@ from sandbox.conformance.cell import run_cell
 from sandbox.conformance.plan import CellSpec
 from sandbox.conformance.runner import RunCell, begin, run_plan
 from sandbox.conformance.world import World
-from sandbox.errors import CouldNotFindOut
 from sandbox.evidence.baseline import Baseline
 from sandbox.evidence.cell import CellRecord
-from sandbox.evidence.difference import Difference, Side, difference
-from sandbox.evidence.folder import CellFiles, cell_folder, read_cell, read_run, write_run
-from sandbox.evidence.judge import judge, sources, write_verdicts
+from sandbox.evidence.difference import Difference, Differing, Judged, Side
+from sandbox.evidence.folder import CellFiles, read_run, write_run
+from sandbox.evidence.judge import Judge, Sources, sources, write_verdicts
+from sandbox.evidence.results import CellResult
 from sandbox.runtimes.library import RuntimeLibrary
 
 
@@ -64,21 +64,38 @@ def run_both(
 
 
 def judged(folders: dict[Side, Path], *, baseline: Baseline, today: dt.date) -> Difference:
-    """Judge both runs, write their verdicts beside the cells, and return what differs."""
-    sides: tuple[Side, Side] = ("old", "new")
-    verdicts = {side: judge(folders[side], baseline=baseline, today=today) for side in sides}
-    files: dict[Side, dict[str, CellFiles]] = {}
-    for side in sides:
-        place = sources(folders[side]).place
-        for cell in verdicts[side].cells:
-            write_verdicts(place.folders(cell.cell_id), cell)
-        ids = [cell.cell_id for cell in verdicts[side].cells]
-        files[side] = {name: found for name in ids if (found := _cell(folders[side], name))}
-    return difference(verdicts["old"], verdicts["new"], files)
+    """Judge both runs, write their verdicts beside the cells, and return what differs.
+
+    The old cell and the new one are judged together, and no other is in memory then.
+    """
+    judge = Judge(baseline=baseline, today=today)
+    old, new = (_Run(sources(folders[side]), judge) for side in ("old", "new"))
+    found = Differing()
+    for name in sorted(old.places.keys() | new.places.keys()):
+        found.add(name, old.judged(name), new.judged(name))
+    return found.end()
 
 
-def _cell(run: Path, cell_id: str) -> CellFiles | None:
-    try:
-        return read_cell(cell_folder(run, cell_id))
-    except CouldNotFindOut:
-        return None
+class _Run:
+    """One side: where its cells are and who judges them."""
+
+    def __init__(self, found: Sources, judge: Judge) -> None:
+        self.places = {name: place for place, name in enumerate(found.names)}
+        self._found = found
+        self._judge = judge
+
+    def judged(self, name: str) -> Judged | None:
+        """Judge a cell and write its verdicts; None: this side does not have it."""
+        place = self.places.get(name)
+        if place is None:
+            return None
+        read: list[CellFiles] = []
+
+        def told(_folder: Path, _result: CellResult, files: CellFiles) -> None:
+            read.append(files)
+
+        folders = self._found.place.folders(name)
+        planned = place < self._found.planned
+        result = self._judge.cell(name, folders, planned=planned, told=told)
+        write_verdicts(folders, result)
+        return Judged(place, result, read[0] if read else None)

@@ -6,20 +6,24 @@ Verdicts decide; figures are for people: a loaded machine changes durations, so 
 from __future__ import annotations
 
 import re
+from array import array
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from statistics import median
 from typing import Literal
 
 from sandbox.evidence.egress import destination
 from sandbox.evidence.folder import CellFiles
 from sandbox.evidence.records import Record
-from sandbox.evidence.results import CellResult, CellState, RunVerdicts
+from sandbox.evidence.results import CellResult, CellState
 from sandbox.evidence.verdict import Status, Verdict
 
 _ID = re.compile(r"[0-9a-f]{12,}|[0-9]{4,}")
 _SHOWN = 20
 
 Side = Literal["old", "new"]
+What = Literal["footprint", "egress", "model paths"]
 
 
 class VerdictChange(Record):
@@ -48,7 +52,7 @@ class Figure(Record):
 class NamesChange(Record):
     """What is seen on one side only, anywhere in the run: paths written, names asked for."""
 
-    what: Literal["footprint", "egress", "model paths"]
+    what: What
     gone: tuple[str, ...] = ()
     added: tuple[str, ...] = ()
 
@@ -72,48 +76,93 @@ class Difference(Record):
     names: tuple[NamesChange, ...]
 
 
-def difference(
-    old: RunVerdicts,
-    new: RunVerdicts,
-    files: Mapping[Side, Mapping[str, CellFiles]],
-) -> Difference:
-    """Compare two judged runs.
+@dataclass(frozen=True)
+class Judged:
+    """One side of a cell: its place in that side's run, its result, and its facts if readable."""
 
-    Args:
-        old: the run of what is pinned.
-        new: the run of what may be pinned.
-        files: the facts of each side's cells, by cell id.
+    place: int
+    result: CellResult
+    files: CellFiles | None
+
+
+class Differing:
+    """Takes the cells of both runs in order of their ids; keeps what differs and a few numbers.
+
+    Of a cell that is the same on both sides its figures stay, for the medians.
     """
-    before = {cell.cell_id: cell for cell in old.cells}
-    after = {cell.cell_id: cell for cell in new.cells}
-    ids = sorted(before.keys() | after.keys())
-    pairs = [(name, before.get(name), after.get(name)) for name in ids]
-    return Difference(
-        versions=_versions(pairs),
-        cells=len(ids),
-        states={"old": old.summary.cells, "new": new.summary.cells},
-        verdicts=tuple(change for pair in pairs for change in _changes(*pair)),
-        unknown=tuple(name for name, *sides in pairs if any(map(_is_unknown, sides))),
-        failing=tuple(cell.cell_id for cell in new.cells if cell.state is CellState.FAIL),
-        figures=tuple(_figures(files["old"], files["new"])),
-        names=tuple(_names(files["old"].values(), files["new"].values())),
-    )
+
+    def __init__(self) -> None:
+        self._cells = 0
+        self._versions: dict[str, tuple[str, str]] = {}
+        self._states: dict[Side, Counter[CellState]] = {"old": Counter(), "new": Counter()}
+        self._verdicts: list[VerdictChange] = []
+        self._unknown: list[str] = []
+        self._failing: list[tuple[int, str]] = []
+        self._figures = {name: (array("d"), array("d")) for name, _, _ in _FIGURES}
+        self._seen: dict[Side, dict[What, set[str]]] = {
+            "old": {what: set() for what in _SEEN},
+            "new": {what: set() for what in _SEEN},
+        }
+
+    def add(self, cell_id: str, old: Judged | None, new: Judged | None) -> None:
+        """Take the next cell; None: that side does not have it."""
+        self._cells += 1
+        was, now = (None if side is None else side.result for side in (old, new))
+        self._versions[cell_id.rpartition("/")[0]] = (_version(was), _version(now))
+        self._verdicts += _changes(cell_id, was, now)
+        if _is_unknown(was) or _is_unknown(now):
+            self._unknown.append(cell_id)
+        if new is not None and new.result.state is CellState.FAIL:
+            self._failing.append((new.place, cell_id))
+        self._see("old", old)
+        self._see("new", new)
+        if old and new and old.files and new.files:
+            self._measure(old.files, new.files)
+
+    def end(self) -> Difference:
+        """Return the difference, when all cells were added."""
+        return Difference(
+            versions=self._versions,
+            cells=self._cells,
+            states={
+                side: {state.value: found[state] for state in CellState}
+                for side, found in self._states.items()
+            },
+            verdicts=tuple(self._verdicts),
+            unknown=tuple(self._unknown),
+            failing=tuple(name for _, name in sorted(self._failing)),
+            figures=tuple(
+                Figure(name=name, unit=unit, old=round(median(was), 3), new=round(median(now), 3))
+                for name, unit, _ in _FIGURES
+                for was, now in [self._figures[name]]
+                if was
+            ),
+            names=tuple(_names(self._seen["old"], self._seen["new"])),
+        )
+
+    def _see(self, side: Side, cell: Judged | None) -> None:
+        if cell is None:
+            return
+        self._states[side][cell.result.state] += 1
+        if cell.files is not None:
+            for what, read in _SEEN.items():
+                self._seen[side][what].update(read(cell.files))
+
+    def _measure(self, old: CellFiles, new: CellFiles) -> None:
+        for name, _, read in _FIGURES:
+            was, now = read(old), read(new)
+            if was is not None and now is not None:
+                for values, value in zip(self._figures[name], (was, now), strict=True):
+                    values.append(value)
 
 
 def _is_unknown(cell: CellResult | None) -> bool:
     return cell is None or cell.state is CellState.ERROR
 
 
-def _versions(
-    pairs: Iterable[tuple[str, CellResult | None, CellResult | None]],
-) -> dict[str, tuple[str, str]]:
-    found = {}
-    for name, *sides in pairs:
-        place = name.rpartition("/")[0]
-        pins = [cell.record.pin if cell and cell.record else None for cell in sides]
-        said = [pin.version if pin else "none" for pin in pins]
-        found[place] = (said[0], said[1])
-    return found
+def _version(cell: CellResult | None) -> str:
+    pin = cell.record.pin if cell and cell.record else None
+    return pin.version if pin else "none"
 
 
 def _changes(
@@ -189,23 +238,9 @@ def _length(found: Sequence[object] | None) -> float | None:
     return None if found is None else float(len(found))
 
 
-def _figures(old: Mapping[str, CellFiles], new: Mapping[str, CellFiles]) -> Iterable[Figure]:
-    for name, unit, read in _FIGURES:
-        pairs = [
-            (was, now)
-            for cell_id in old.keys() & new.keys()
-            if (was := read(old[cell_id])) is not None and (now := read(new[cell_id])) is not None
-        ]
-        if pairs:
-            before, after = (median(values) for values in zip(*pairs, strict=True))
-            yield Figure(name=name, unit=unit, old=round(before, 3), new=round(after, 3))
-
-
-def _names(old: Iterable[CellFiles], new: Iterable[CellFiles]) -> Iterable[NamesChange]:
-    before, after = tuple(old), tuple(new)
-    for what, read in _SEEN.items():
-        was = {name for files in before for name in read(files)}
-        now = {name for files in after for name in read(files)}
+def _names(old: Mapping[What, set[str]], new: Mapping[What, set[str]]) -> Iterable[NamesChange]:
+    for what, was in old.items():
+        now = new[what]
         if was != now:
             yield NamesChange(
                 what=what,
@@ -222,7 +257,7 @@ def _paths(files: CellFiles) -> Iterable[str]:
         yield f"{change.change} {_ID.sub('*', path)}"
 
 
-_SEEN: dict[Literal["footprint", "egress", "model paths"], Callable[[CellFiles], Iterable[str]]] = {
+_SEEN: dict[What, Callable[[CellFiles], Iterable[str]]] = {
     "footprint": _paths,
     "egress": lambda files: (_ID.sub("*", destination(one)) for one in files.egress or ()),
     "model paths": lambda files: (

@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -108,8 +108,12 @@ def make_run(
     *,
     links: Path,
     attempts: int = 1,
+    kind: Callable[[int], str] = kind_of,
 ) -> None:
-    """Write the folder of a run: ``cells`` of ``plan``, each ``attempts`` times."""
+    """Write the folder of a run: ``cells`` of ``plan``, each ``attempts`` times.
+
+    ``kind`` says what becomes of the cell of a place in the plan.
+    """
     names = tuple(cell.cell_id for cell in cells)
     record = RunRecord(
         run_id=run.name,
@@ -128,9 +132,9 @@ def make_run(
         write_run(folder, record)
         for cell in cells:
             # of a repeated cell every other execution is what its place says
-            kind = kind_of(places[cell.cell_id]) if number % 2 else "stopped"
-            if kind != "lost":
-                _make_cell(cell_folder(folder, cell.cell_id), cell, kinds[kind], shared)
+            became = kind(places[cell.cell_id]) if number % 2 else "stopped"
+            if became != "lost":
+                _make_cell(cell_folder(folder, cell.cell_id), cell, kinds[became], shared)
 
 
 def _make_cell(folder: Path, cell: CellSpec, template: Template, shared: Links) -> None:

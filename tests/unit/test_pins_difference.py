@@ -12,11 +12,10 @@ import pytest
 from sandbox.commands.pins_cells import Behaviour, conclude
 from sandbox.evidence.baseline import Baseline
 from sandbox.evidence.checks import CHECKS
-from sandbox.evidence.difference import Difference, difference
+from sandbox.evidence.difference import Difference, Differing, Judged
 from sandbox.evidence.folder import CellFiles
 from sandbox.evidence.judge import judge_cell
 from sandbox.evidence.records import EgressEvent, FileChange
-from sandbox.evidence.results import RunVerdicts, tally
 from sandbox.evidence.verdict import Status
 from sandbox.evidence.view import CellEvidence
 from sandbox.report.differencetext import difference_lines
@@ -26,20 +25,20 @@ GOOD = good()
 CELL = GOOD.cell.cell_id
 
 
-def judged(files: CellFiles) -> RunVerdicts:
+def judged(files: CellFiles | None) -> Judged | None:
+    if files is None:
+        return None
     checks = tuple(CHECKS.values())
     cell = judge_cell(
         CellEvidence(files), baseline=Baseline(), today=dt.date(2026, 1, 1), checks=checks
     )
-    return RunVerdicts(
-        run_id="r", profile="quick", cells=(cell,), stale=(), summary=tally([cell]).summary([]),
-        exit_code=0,
-    )  # fmt: skip
+    return Judged(0, cell, files)
 
 
-def between(old: CellFiles, new: CellFiles) -> Difference:
-    files = {"old": {CELL: old}, "new": {CELL: new}}
-    return difference(judged(old), judged(new), files)  # type: ignore[arg-type]
+def between(old: CellFiles, new: CellFiles | None) -> Difference:
+    found = Differing()
+    found.add(CELL, judged(old), judged(new))
+    return found.end()
 
 
 def changed(**fields: object) -> CellFiles:
@@ -113,8 +112,7 @@ def test_the_exit_code(
 
 
 def test_a_cell_of_one_side_only_is_unknown(tmp_path: Path) -> None:
-    none = judged(GOOD).model_copy(update={"cells": ()})
-    found = difference(judged(GOOD), none, {"old": {CELL: GOOD}, "new": {}})
+    found = between(GOOD, None)
     assert found.unknown == (CELL,)
     answer = Behaviour(bumps=(), sizes=(), difference=found, results=tmp_path)
     assert conclude(answer, as_json=False) == 4
