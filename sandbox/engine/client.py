@@ -15,7 +15,9 @@ from pydantic import BaseModel, ConfigDict
 
 from sandbox.engine.failure import FOREIGN
 from sandbox.engine.locality import is_here, peer_of
-from sandbox.errors import PrerequisiteMissing, UsageError
+from sandbox.engine.tls import HINT, Tls, is_tcp, settings
+from sandbox.engine.tlsexec import greet
+from sandbox.errors import PrerequisiteMissing, SandboxError, UsageError
 
 CONNECT_TIMEOUT_S = 30  # a busy one takes seconds; where none is, that shows at once
 CALL_TIMEOUT_S = 120
@@ -94,6 +96,8 @@ class Engine:
         """
         address = _address(host, os.environ if environ is None else environ)
         place = str(address.get("base_url", DEFAULT_PLACE))
+        if "tls" in address:
+            greet(place, address["tls"], timeout_s)
         peer = peer_of(place, timeout_s, cure=CURE) if place.startswith("unix://") else None
         try:
             sdk = docker.DockerClient(
@@ -103,8 +107,10 @@ class Engine:
                 use_ssh_client=place.startswith("ssh://"),
             )
         except FOREIGN as error:
+            plain = is_tcp(place) and "tls" not in address
             raise PrerequisiteMissing(
-                f"no Docker engine answers at {place}: {error}", cure=CURE
+                f"no Docker engine answers at {place}: {error}",
+                cure=f"{CURE}; {HINT}" if plain else CURE,
             ) from error
         try:
             info = _describe(sdk, place, peer)
@@ -135,13 +141,16 @@ def _address(host: str | None, environ: Mapping[str, str]) -> dict[str, Any]:
     if host is not None:
         environ = {**environ, "DOCKER_HOST": host}
     context = environ.get("DOCKER_CONTEXT")
+    place = environ.get("DOCKER_HOST")
     try:
-        found: dict[str, Any] = dict(docker.utils.kwargs_from_env(environment=dict(environ)))
-        if "base_url" in found:
-            docker.utils.parse_host(found["base_url"])
-            return found
+        if place:
+            docker.utils.parse_host(place)
+            config = settings(place, environ)
+            return {"base_url": place, **({} if config is None else {"tls": config})}
         known = not context or ContextAPI.get_context(context) is not None
-        found = {**ContextAPI.kwargs_from_context(environment=environ), **found}
+        found = dict[str, Any](ContextAPI.kwargs_from_context(environment=environ))
+    except SandboxError:
+        raise
     except Exception as error:  # the SDK raises a bare Exception for a corrupt context
         raise UsageError(
             f"the address of the Docker engine cannot be read: {error}",
@@ -152,6 +161,8 @@ def _address(host: str | None, environ: Mapping[str, str]) -> dict[str, Any]:
             f"there is no docker context {context!r}",
             cure="list them with: docker context ls; or unset DOCKER_CONTEXT",
         )
+    if "tls" in found:
+        found["tls"] = Tls.of(found["tls"])
     return found
 
 

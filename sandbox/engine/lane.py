@@ -23,7 +23,7 @@ from sandbox.engine.processes import KEPT_SHELL
 from sandbox.engine.pump import HELD_S, Ending, Pump
 from sandbox.engine.runner import Outcome, exec_state
 from sandbox.engine.scripts import script
-from sandbox.engine.stream import HijackedConnection
+from sandbox.engine.stream import Connection, start_exec
 from sandbox.engine.tracker import CgroupTrack, ExecState
 from sandbox.errors import CommandLost, ContainerGone, EngineFailure
 
@@ -46,7 +46,7 @@ class Lane:
         own_first: the shell runs tools that it has itself, whatever is in PATH.
     """
 
-    def __init__(self, connection: HijackedConnection, track: CgroupTrack) -> None:
+    def __init__(self, connection: Connection, track: CgroupTrack) -> None:
         self._connection = connection
         self._track = track
         self._sinks: tuple[Sink, Sink] = (_drop, _drop)
@@ -77,7 +77,7 @@ class Lane:
             if track.prepare(until):
                 with engine_errors("start a kept shell", missing=ContainerGone):
                     exec_id = _create(api, container, user)
-                    lane = cls(HijackedConnection.start(api, exec_id), track)
+                    lane = cls(start_exec(api, exec_id), track)
                     lane._greet(lambda: exec_state(api, exec_id), until)
         finally:
             if lane is not None and not lane.usable:

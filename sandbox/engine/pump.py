@@ -108,7 +108,7 @@ class Pump:
                 the output counts as complete, since a child of it may hold it open for ever.
         """
         silence = _Silence(ended)
-        if not self._read():  # bytes that came with the answer's header wake no selector
+        if not self._read():  # bytes that are held wake no selector
             return Ending.FINISHED
         with selectors.DefaultSelector() as selector:
             selector.register(self._connection, self._events())
@@ -119,6 +119,8 @@ class Pump:
                 if now >= until:
                     return Ending.TIMED_OUT
                 if silence.means_end(now) and not selector.select(0):
+                    return Ending.FINISHED
+                if self._connection.held and not self._read():
                     return Ending.FINISHED
                 tick = silence.patience if cancel is None else CANCEL_POLL_S
                 for _, events in selector.select(min(tick, until - now)):
@@ -138,11 +140,15 @@ class Pump:
         return selectors.EVENT_READ | (selectors.EVENT_WRITE if self._writing else 0)
 
     def _read(self) -> bool:
-        """Read once; False at the end of the output, or of what is wanted of it."""
-        size = self._connection.receive_into(self._buffer)
-        if size:
-            self._output.feed(self._buffer[:size])
-        return size != 0 and not self._complete()
+        """Read what is there; False at the end of the output, or of what is wanted of it."""
+        while True:
+            size = self._connection.receive_into(self._buffer)
+            if size:
+                self._output.feed(self._buffer[:size])
+            if size == 0 or self._complete():
+                return False
+            if not (size and self._connection.held):
+                return True
 
     def _write(self) -> None:
         """Write once; at the end of standard input, say so."""

@@ -32,7 +32,7 @@ from sandbox.engine.owner import Ownership
 from sandbox.engine.sandbox import Sandbox
 from sandbox.engine.scripts import sh
 from sandbox.engine.splice import TICK_S, Splice
-from sandbox.engine.stream import HijackedConnection
+from sandbox.engine.stream import Connection, start_exec
 from sandbox.errors import EngineFailure, SandboxError, Unsupported
 from sandbox.evidence.records import EgressEvent
 from sandbox.progress import PlainProgress
@@ -198,15 +198,15 @@ class RelayLink:
             near.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             Splice(near, far).run(self._stopped.is_set)
 
-    def _run(self, argv: list[str], *, stdin: bool = False) -> HijackedConnection:
+    def _run(self, argv: list[str], *, stdin: bool = False) -> Connection:
         relay = self._relay
         if relay is None:
             raise EngineFailure("there is no relay")
         api = self._engine.sdk.api
         with engine_errors("run a command in the relay"):
             made = api.exec_create(relay.id, argv, stdin=stdin, user="0")
-            return HijackedConnection.start(api, made["Id"])
+            return start_exec(api, made["Id"])
 
 
-def _await_readable(connection: HijackedConnection) -> None:
+def _await_readable(connection: Connection) -> None:
     select.select([connection], [], [], TICK_S)

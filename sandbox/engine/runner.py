@@ -14,7 +14,7 @@ from sandbox.engine.command import Command
 from sandbox.engine.failure import FOREIGN, engine_errors
 from sandbox.engine.output import Demultiplexer, Sink
 from sandbox.engine.pump import HELD_S, ON_ITS_WAY_S, Ending, Pump
-from sandbox.engine.stream import HijackedConnection
+from sandbox.engine.stream import start_exec
 from sandbox.engine.tracker import ExecState, Track, Tracker
 from sandbox.errors import ContainerGone, EngineFailure, SandboxError, Unsupported
 
@@ -116,7 +116,7 @@ class Runner:
             return exec_state(self._api, exec_id)
 
         try:
-            with closing(HijackedConnection.start(self._api, exec_id)) as connection:
+            with closing(start_exec(self._api, exec_id)) as connection:
                 track.claim(ask, until + LAUNCH_GRACE_S)
                 pump = Pump(connection, output, command.stdin)
                 ending = pump.run(

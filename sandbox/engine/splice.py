@@ -49,7 +49,7 @@ class Splice:
                     return
                 self._settle()
                 self._watch(selector)
-                for key, events in selector.select(TICK_S):
+                for key, events in selector.select(0 if self._far.held else TICK_S):
                     if key.fileobj is self._near and events & selectors.EVENT_READ:
                         self._take_near()
 
@@ -63,11 +63,14 @@ class Splice:
 
     def _take_far(self) -> bool:
         """Read what the command says; False when it has ended and all is passed on."""
-        if len(self._to_near) > MAX_WAITING:
-            return True
-        size = self._far.receive_into(self._buffer)
-        if size:
-            self._output.feed(self._buffer[:size])
+        held = True
+        while held:
+            if len(self._to_near) > MAX_WAITING:
+                return True
+            size = self._far.receive_into(self._buffer)
+            if size:
+                self._output.feed(self._buffer[:size])
+            held = bool(size) and self._far.held
         if size != 0:
             return True
         self._near.settimeout(LAST_WORDS_S)

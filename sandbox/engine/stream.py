@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import contextlib
 import socket
-import ssl
 from typing import Any, Protocol
 
-from sandbox.errors import Unsupported
+from sandbox.engine.tls import is_tls
+from sandbox.engine.tlsexec import start_exec as start_exec_by_tls
 
 
 class Connection(Protocol):
     """A non-blocking connection whose writing half can be closed."""
+
+    @property
+    def held(self) -> bool:
+        """Whether bytes may be here already, of which no selector tells: read again first."""
 
     def fileno(self) -> int:
         """Give the number to wait for with a selector."""
@@ -37,6 +41,11 @@ class HijackedConnection:
         self._response = response
         self._early = early  # bytes that came in one piece with the HTTP header
 
+    @property
+    def held(self) -> bool:
+        """Whether some of what came with the header is still to be read."""
+        return bool(self._early)
+
     @classmethod
     def start(cls, api: Any, exec_id: str) -> HijackedConnection:
         """Start exec ``exec_id`` and take over its connection.
@@ -49,7 +58,7 @@ class HijackedConnection:
         sock.settimeout(0.0)
         early = b""
         if response is not None:
-            with contextlib.suppress(AttributeError, BlockingIOError, ssl.SSLWantReadError):
+            with contextlib.suppress(AttributeError, BlockingIOError):
                 early = response.raw._fp.fp.read1(1 << 16) or b""  # noqa: SLF001
         return cls(sock, response, early)
 
@@ -66,7 +75,7 @@ class HijackedConnection:
             return len(taken)
         try:
             return int(self._sock.recv_into(buffer))
-        except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
+        except BlockingIOError:
             return None
         except ConnectionResetError:
             return 0
@@ -75,16 +84,11 @@ class HijackedConnection:
         """Write what fits now; 0 when nothing fits."""
         try:
             return int(self._sock.send(data))
-        except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
+        except BlockingIOError:
             return 0
 
     def close_write(self) -> None:
         """Shut the writing half, which is how the engine learns that standard input ends."""
-        if isinstance(self._sock, ssl.SSLSocket):
-            raise Unsupported(
-                "standard input for a command cannot be ended over a TLS connection",
-                cure="reach the engine through its Unix socket",
-            )
         self._sock.shutdown(socket.SHUT_WR)
 
     def close(self) -> None:
@@ -93,3 +97,13 @@ class HijackedConnection:
             self._sock.close()
         if self._response is not None:
             self._response.close()
+
+
+def start_exec(api: Any, exec_id: str) -> Connection:
+    """Start exec ``exec_id`` and give its connection, by TLS where the SDK's client talks that.
+
+    Raises what the SDK raises.
+    """
+    if is_tls(api):
+        return start_exec_by_tls(api, exec_id)
+    return HijackedConnection.start(api, exec_id)

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from sandbox.engine.output import Demultiplexer
-from sandbox.engine.pump import HELD_S, Ending, Pump
+from sandbox.engine.pump import BUFFER_BYTES, HELD_S, Ending, Pump
 from sandbox.engine.stream import HijackedConnection
 
 
@@ -140,3 +140,35 @@ def test_drain_takes_what_is_left(ends: tuple[HijackedConnection, socket.socket]
     out = bytearray()
     pump(connection, out, [b"never sent"]).drain(0.1)
     assert out == b"rest"
+
+
+def test_bytes_that_wake_no_selector_are_taken_at_once() -> None:
+    near, far = socket.socketpair()
+    near.settimeout(0.0)
+    early = frame(bytes(3 * BUFFER_BYTES))
+    connection = HijackedConnection(near, None, early)
+    out = bytearray()
+    output = Demultiplexer(stdout=out.extend, stderr=out.extend)
+    whole = Pump(connection, output, None, complete=lambda: len(out) == 3 * BUFFER_BYTES)
+    assert whole.run(soon()) is Ending.FINISHED
+    connection.close()
+    far.close()
+
+
+class HeldAtTheEnd(HijackedConnection):
+    """Finds, when its input is ended, bytes that no selector tells of, as TLS may."""
+
+    def close_write(self) -> None:
+        self._early = frame(b"held")
+
+
+def test_bytes_that_turn_up_with_the_inputs_end_are_taken_at_once() -> None:
+    near, far = socket.socketpair()
+    near.settimeout(0.0)
+    connection = HeldAtTheEnd(near, None, b"")
+    out = bytearray()
+    output = Demultiplexer(stdout=out.extend, stderr=out.extend)
+    whole = Pump(connection, output, [b"x"], complete=lambda: out == b"held")
+    assert whole.run(soon()) is Ending.FINISHED
+    connection.close()
+    far.close()
