@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 
-from sandbox.commands.workroom import workroom
 from sandbox.engine.client import Engine
 from sandbox.engine.host import ensure_engine
 from sandbox.engine.sweep import SweepReport, sweep
+from sandbox.engine.workroom import workroom
 from sandbox.errors import EngineFailure
 from sandbox.progress import Progress
 

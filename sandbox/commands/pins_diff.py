@@ -18,8 +18,8 @@ from sandbox.commands.pins_cells import (
     said_version,
     sizes,
 )
-from sandbox.commands.workroom import workroom
 from sandbox.engine.client import Engine
+from sandbox.engine.workroom import workroom
 from sandbox.errors import ExitCode, NothingSelected, UsageError
 from sandbox.progress import Progress, progress
 from sandbox.runtimes.completing import unfinished

@@ -6,9 +6,9 @@ import argparse
 import tempfile
 from pathlib import Path
 
-from sandbox.commands.workroom import remove_abandoned
 from sandbox.engine.client import Engine
 from sandbox.engine.sweep import sweep
+from sandbox.engine.workroom import remove_abandoned
 from sandbox.errors import ExitCode
 
 

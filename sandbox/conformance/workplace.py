@@ -22,6 +22,7 @@ from sandbox.engine.client import Engine
 from sandbox.engine.images import LoadedImage
 from sandbox.engine.shipping import find_same
 from sandbox.engine.sweep import sweep
+from sandbox.engine.workroom import own_prefix, remove_abandoned
 from sandbox.errors import NotFound
 from sandbox.evidence.folder import cell_folder
 from sandbox.harnesses.registry import Registered, registered
@@ -71,6 +72,7 @@ class Workplace:
         with ExitStack() as entered:
             entered.enter_context(self.engine)
             sweep(self.engine)
+            remove_abandoned(Path(tempfile.gettempdir()))
             entered.enter_context(self.library)
             entered.enter_context(host_canary())
             self._stack = entered.pop_all()
@@ -97,7 +99,7 @@ class Workplace:
             pin=self.pins.get(f"{job.spec.adapter} {job.image.platform}"),
             scenario=scenario_digest(SCENARIOS[job.spec.scenario]),
         )
-        with tempfile.TemporaryDirectory(prefix="sandbox-job-") as folder:
+        with tempfile.TemporaryDirectory(prefix=f"{own_prefix()}job-") as folder:
             run_cell(job.spec, self._world(job, Path(folder)))
             return packed(cell_folder(Path(folder), job.spec.cell_id))
 

@@ -21,12 +21,15 @@ from sandbox.conformance.prepare import prepare_images
 from sandbox.conformance.scenarios import SCENARIOS
 from sandbox.engine.client import Engine
 from sandbox.engine.shipping import image_content
+from sandbox.engine.workroom import own_prefix
 from sandbox.evidence.baseline import Baseline
 from sandbox.evidence.cell import CellRecord, Refusal
 from sandbox.evidence.folder import cell_folder, read_cell
 from sandbox.evidence.judge import judge
 from sandbox.progress import PlainProgress
+from tests.conformance.cli import sandbox
 from tests.conformance.foreign import Foreign, install
+from tests.contract.kit import until
 
 pytestmark = pytest.mark.docker
 
@@ -61,17 +64,21 @@ def job(foreign: Foreign, engine: Engine) -> CellJob:
     )
 
 
+def environment(foreign: Foreign, folder: Path) -> dict[str, str]:
+    env = {**os.environ, **foreign.env, "HOME": str(folder), "TMPDIR": str(folder)}
+    env.setdefault("XDG_CACHE_HOME", str(Path.home() / ".cache"))
+    return env
+
+
 def done(job: CellJob, foreign: Foreign, folder: Path) -> subprocess.CompletedProcess[bytes]:
     """Do the job in a new process that works in a folder of its own."""
     folder.mkdir()
-    env = {**os.environ, **foreign.env, "HOME": str(folder), "TMPDIR": str(folder)}
-    env.setdefault("XDG_CACHE_HOME", str(Path.home() / ".cache"))
     ended = subprocess.run(
         [sys.executable, "-c", DO_IT],
         input=pickle.dumps(job),
         capture_output=True,
         cwd=folder,
-        env=env,
+        env=environment(foreign, folder),
         timeout=300,
         check=False,
     )
@@ -122,3 +129,23 @@ def test_what_was_lost_before_is_part_of_the_job_and_of_the_folder(
     ended = done(job.model_copy(update={"earlier": (lost,)}), foreign, tmp_path / "work")
     record = place(tmp_path / "run", CELL, ended.stdout, run_id=job.run_id)
     assert record.earlier_attempts == (lost,)
+
+
+def test_the_folder_of_a_killed_job_goes_with_the_next_sweep(
+    job: CellJob, foreign: Foreign, tmp_path: Path
+) -> None:
+    living = tmp_path / f"{own_prefix()}job-living"
+    living.mkdir()
+    env = environment(foreign, tmp_path)
+    with subprocess.Popen([sys.executable, "-c", DO_IT], stdin=subprocess.PIPE, env=env) as worker:
+        assert worker.stdin is not None
+        worker.stdin.write(pickle.dumps(job))
+        worker.stdin.close()
+        try:
+            assert until(lambda: len(list(tmp_path.glob("*-job-*"))) == 2, 120)
+        finally:
+            worker.kill()
+    ended = sandbox("sweep", env={"TMPDIR": str(tmp_path)})
+    assert ended.code == 0, ended.err
+    assert f"removed folder {tmp_path}/sandbox-work-{worker.pid}-" in ended.out
+    assert list(tmp_path.glob("sandbox-*")) == [living]

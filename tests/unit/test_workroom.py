@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from sandbox.commands.workroom import PREFIX, remove_abandoned, workroom
+from sandbox.engine.workroom import PREFIX, own_prefix, remove_abandoned, workroom
 
 
 @pytest.fixture
@@ -33,6 +33,8 @@ def test_only_the_room_of_a_process_that_is_proved_dead_goes(above: Path) -> Non
         ended.wait()
         names = {
             "dead": f"{PREFIX}{ended.pid}-1-{where}-{rest}",
+            "a job's": f"{PREFIX}{ended.pid}-1-{where}-job-{rest}",
+            "a living job's": f"{own_prefix()}job-{rest}",
             "its number is used again": f"{PREFIX}{pid}-{int(ticks) + 1}-{where}-{rest}",
             "elsewhere": f"{PREFIX}{ended.pid}-1-{'0' * 12}-{rest}",
             "of another program": f"{PREFIX}something",
@@ -40,5 +42,5 @@ def test_only_the_room_of_a_process_that_is_proved_dead_goes(above: Path) -> Non
         for name in names.values():
             (above / name / "file").mkdir(parents=True)
         gone = {path.name for path in remove_abandoned(above)}
-        assert gone == {names["dead"], names["its number is used again"]}
+        assert gone == {names["dead"], names["a job's"], names["its number is used again"]}
         assert {path.name for path in above.iterdir()} == {own.name, *names.values()} - gone

@@ -30,16 +30,20 @@ def workroom() -> Iterator[Path]:
     """
     above, before = Path(tempfile.gettempdir()), tempfile.tempdir
     remove_abandoned(above)
-    pid = os.getpid()
-    prefix = f"{PREFIX}{pid}-{start_ticks(pid) or 0}-{_where()}-"
     with writable(above):
-        own = tempfile.mkdtemp(prefix=prefix, dir=above)
+        own = tempfile.mkdtemp(prefix=own_prefix(), dir=above)
     tempfile.tempdir = own
     try:
         yield Path(own)
     finally:
         tempfile.tempdir = before
         shutil.rmtree(own, ignore_errors=True)
+
+
+def own_prefix() -> str:
+    """Give the beginning of a folder's name that says that it is this process's."""
+    pid = os.getpid()
+    return f"{PREFIX}{pid}-{start_ticks(pid) or 0}-{_where()}-"
 
 
 def remove_abandoned(above: Path) -> tuple[Path, ...]:
