@@ -11,6 +11,8 @@ from sandbox.engine.limits import DEFAULT_LIMITS, Limits
 from sandbox.engine.sandbox import Sandbox
 from sandbox.errors import CouldNotFindOut, UsageError
 
+YEAR_S = 365 * 24 * 3600
+
 
 @dataclass(frozen=True, kw_only=True)
 class Condition:
@@ -18,7 +20,8 @@ class Condition:
 
     ``limits`` are the sandbox's. ``workdir`` is where below the image's workdir the task is, and
     ``link`` the symbolic link by whose name it is known there. ``bare``: nothing of the image's
-    environment is left.
+    environment is left. ``ahead_s`` is how far the model's clock and the times of the task's files
+    are ahead of the sandbox's own.
     """
 
     text: str
@@ -26,6 +29,7 @@ class Condition:
     workdir: str | None = None
     link: str | None = None
     bare: bool = False
+    ahead_s: int = 0
 
 
 CONDITIONS = {
@@ -50,8 +54,16 @@ CONDITIONS = {
         text="a workdir behind a symbolic link", workdir="the real one", link="linked"
     ),
     "bare-environment": Condition(text="no variable of the image's is set", bare=True),
+    "clock-ahead": Condition(
+        text="a year ahead: the model's Date and the times in its replies, the task's files",
+        ahead_s=YEAR_S,
+    ),
+    "clock-behind": Condition(text="the same a year back", ahead_s=-YEAR_S),
 }
 _MAKE = 'mkdir -p -- "$1" && { [ -z "$2" ] || ln -s -- "$1" "$2"; }'
+
+# A workdir that is somebody else's keeps its time.
+_SHIFT = 'w=$1; shift; touch -d "$w" . 2>/dev/null || :; [ $# = 0 ] || touch -d "$w" -- "$@"'
 
 
 def limits_under(names: Sequence[str], limits: Limits = DEFAULT_LIMITS) -> Limits:
@@ -68,6 +80,35 @@ def limits_under(names: Sequence[str], limits: Limits = DEFAULT_LIMITS) -> Limit
 def is_bare(names: Sequence[str]) -> bool:
     """Whether a sandbox is without the image's variables under the named conditions."""
     return any(condition.bare for condition in _chosen(names))
+
+
+def ahead_of_the_sandbox(names: Sequence[str]) -> int:
+    """How many seconds what the sandbox is told is ahead of its own clock; 0: it is not."""
+    return next((one.ahead_s for one in _chosen(names) if one.ahead_s), 0)
+
+
+def shift_times(
+    sandbox: Sandbox, workdir: str, files: Sequence[str], names: Sequence[str], *, now: float
+) -> None:
+    """Give the task's files, and the workdir where that may be, the times of the conditions.
+
+    Args:
+        sandbox: a started one.
+        workdir: an absolute path in it.
+        files: paths relative to it.
+        names: the conditions.
+        now: seconds since the epoch.
+
+    Raises:
+        CouldNotFindOut: the image's ``touch`` does not do it.
+    """
+    ahead_s = ahead_of_the_sandbox(names)
+    if not ahead_s:
+        return
+    when = f"@{int(now) + ahead_s}"
+    ended = sandbox.exec(["sh", "-c", _SHIFT, "sh", when, *files], cwd=workdir, deadline_s=30)
+    if ended.exit_code != 0:
+        raise CouldNotFindOut(f"cannot set times in {workdir}: {ended.stderr.text[-300:]}")
 
 
 def make_workdir(sandbox: Sandbox, workdir: str, names: Sequence[str]) -> str:

@@ -10,7 +10,13 @@ from contextlib import ExitStack, suppress
 from sandbox.agents.contract import ModelEndpoint, SandboxAccess
 from sandbox.agents.response import AgentResponse
 from sandbox.agents.stages import Seeded
-from sandbox.conformance.conditions import is_bare, limits_under, make_workdir
+from sandbox.conformance.conditions import (
+    ahead_of_the_sandbox,
+    is_bare,
+    limits_under,
+    make_workdir,
+    shift_times,
+)
 from sandbox.conformance.metered import phase_use
 from sandbox.conformance.scenario import KEY_PREFIX, Scenario, home_note
 from sandbox.conformance.secrets import SecretWatch
@@ -121,7 +127,10 @@ class Task:
         facts = sandbox.facts()
         workdir = make_workdir(sandbox, facts.workdir, self._world.conditions)
         facts = self.facts = facts.model_copy(update={"workdir": workdir})
+        conditions = self._world.conditions
         self._put_workspace(sandbox, facts.workdir)
+        files = tuple(self._scenario.workspace)
+        shift_times(sandbox, facts.workdir, files, conditions, now=time.time())
         witness = self.witness = Witness(
             sandbox, self._script, workdir=facts.workdir, home=facts.home, home_note=home_note
         )
@@ -135,6 +144,7 @@ class Task:
             marker=witness.file_text,
             models=(MODEL,),
             verifier_listener=judge,
+            ahead_s=ahead_of_the_sandbox(conditions),
         )
         self.server = self._stack.enter_context(server)
         self._verifier = Verifier(

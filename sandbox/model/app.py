@@ -41,6 +41,7 @@ class ModelApp:
         director: follows the script.
         capture: takes every exchange.
         clock: wall time in seconds since the epoch.
+        ahead_s: how far the times in replies are ahead of it.
         stopping: set when the server stops.
         hang_up: closes the connection of a scope's client at once.
         models: ids that the models list names.
@@ -55,12 +56,13 @@ class ModelApp:
         director: Director,
         capture: Capture,
         clock: Callable[[], float],
+        ahead_s: int = 0,
         stopping: asyncio.Event,
         hang_up: Callable[[Scope], None],
         models: Sequence[str],
         verifier_host: str | None = None,
     ) -> None:
-        self._conversation = Conversation(script, director)
+        self._conversation = Conversation(script, director, ahead_s=ahead_s)
         self._rollout_id = rollout_id
         self._capture = capture
         self._clock = clock

@@ -25,11 +25,13 @@ class Conversation:
     Args:
         script: its faults and options.
         director: follows its steps.
+        ahead_s: how far the times in replies are ahead of the clock that is recorded.
     """
 
-    def __init__(self, script: Script, director: Director) -> None:
+    def __init__(self, script: Script, director: Director, *, ahead_s: int = 0) -> None:
         self._script = script
         self._director = director
+        self._ahead_s = ahead_s
 
     async def serve(self, draft: Draft, wire: Wire, dialect: Dialect, *, size: int) -> None:
         """Serve one request of ``size`` bytes whose JSON is in the draft."""
@@ -82,7 +84,7 @@ class Conversation:
         said = Reply(
             id=draft.exchange_id.removeprefix("mc"),
             model=ask.model,
-            created=int(draft.started_at),
+            created=int(draft.started_at) + self._ahead_s,
             request_id=draft.exchange_id,
             text=speak.text,
             reasoning=speak.reasoning,

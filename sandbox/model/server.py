@@ -8,6 +8,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Sequence
+from email.utils import formatdate
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 from urllib.parse import quote
@@ -50,6 +51,8 @@ class ModelServer:
         marker: text of a file in the sandbox, None when it does not exist. Blocks; called in
             threads, possibly several at once.
         clock: wall time in seconds since the epoch.
+        ahead_s: how far the clock that clients are told of is ahead of it: the ``Date`` of answers
+            and the times in replies. What is recorded goes by ``clock``.
         models: ids that ``GET models`` names.
         verifier_listener: another listening socket, on an address of its own, for the verifier
             alone; owned and closed like ``listener``.
@@ -63,6 +66,7 @@ class ModelServer:
         listener: socket.socket,
         marker: Callable[[str], str | None],
         clock: Callable[[], float] = time.time,
+        ahead_s: int = 0,
         models: Sequence[str] = ("scripted-model",),
         verifier_listener: socket.socket | None = None,
     ) -> None:
@@ -71,6 +75,7 @@ class ModelServer:
         self._listener = listener
         self._verifier_listener = verifier_listener
         self._clock = clock
+        self._ahead_s = ahead_s
         self._models = models
         self._capture = Capture()
         self._director = Director(script, lambda path: _in_thread(marker, path))
@@ -181,13 +186,14 @@ class ModelServer:
             director=self._director,
             capture=self._capture,
             clock=self._clock,
+            ahead_s=self._ahead_s,
             stopping=stopping,
             hang_up=lambda scope: _hang_up(server, scope),
             models=self._models,
             verifier_host=self._verifier_host(),
         )
         self._tally = Tally(app)
-        server = _Server(_config(self._tally), stopping)
+        server = _Server(_config(self._tally), stopping, ahead_s=self._ahead_s)
         ending: list[asyncio.Future[None]] = []  # the loop alone would let go of it
         self._stop = lambda: _call_in(
             loop, lambda: ending.append(asyncio.ensure_future(_end(server, stopping)))
@@ -207,13 +213,17 @@ class _Server(uvicorn.Server):
     connections, which are closed by then: 0.15 s of every cell.
     """
 
-    def __init__(self, config: uvicorn.Config, stopping: asyncio.Event) -> None:
+    def __init__(self, config: uvicorn.Config, stopping: asyncio.Event, *, ahead_s: int) -> None:
         super().__init__(config)
         self._stopping = stopping
+        self._ahead_s = ahead_s
 
     async def main_loop(self) -> None:
         """Keep the date header until the stop."""
         while not await self.on_tick(0):
+            if self._ahead_s:
+                date = formatdate(time.time() + self._ahead_s, usegmt=True).encode()
+                self.server_state.default_headers = [(b"date", date)]
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._stopping.wait(), DATE_S)
 

@@ -6,6 +6,7 @@ The fake harness is real where it matters here: install, supervisor, requests, t
 from __future__ import annotations
 
 import shutil
+import time
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,11 +15,12 @@ from typing import cast
 import pytest
 
 from sandbox.conformance.cell import run_cell
-from sandbox.conformance.conditions import CONDITIONS, limits_under
+from sandbox.conformance.conditions import CONDITIONS, YEAR_S, limits_under, shift_times
 from sandbox.conformance.plan import CellSpec
 from sandbox.conformance.prepare import prepare_images
 from sandbox.conformance.scenarios import SCENARIOS
 from sandbox.conformance.world import World
+from sandbox.engine.archive import PutFile
 from sandbox.engine.client import Engine
 from sandbox.engine.imagebuild.commands import Host
 from sandbox.engine.imagebuild.definition import ImageDef, image_definitions, load_definition
@@ -84,6 +86,8 @@ def graded(files: CellFiles) -> bool:
         (NONROOT, ("odd-workdir", "bare-environment"), "/tmp/"),
         (PLAIN, ("long-workdir",), "/tmp/"),
         (PLAIN, ("linked-workdir", "read-only-root"), "/tmp/"),
+        (PLAIN, ("clock-ahead", "odd-workdir"), "/tmp/"),
+        (NONROOT, ("clock-behind",), "/tmp/"),
     ],
     ids=lambda value: "+".join(value) if isinstance(value, tuple) else None,
 )
@@ -174,12 +178,28 @@ def test_the_sandbox_is_what_the_conditions_say(engine: Engine) -> None:
     assert "noexec" in said[3].split(",")
 
 
+@pytest.mark.parametrize("name", ["clock-ahead", "clock-behind"])
+def test_the_times_of_the_tasks_files_are_a_year_off(engine: Engine, name: str) -> None:
+    ref = prepare_images(engine, [NONROOT], QUIET)[NONROOT].ref
+    owner = Ownership.current(run_id="test", cell_id="clock")
+    now = time.time()
+    with Sandbox(engine, ref, owner=owner) as box:
+        folder = box.facts().workdir
+        box.put([PutFile(path="a b/file", data=b"x")], folder)
+        shift_times(box, folder, ["a b/file"], ["tiny-shm", name], now=now)
+        said = box.exec(["stat", "-c", "%Y", "a b/file"], cwd=folder, deadline_s=30)
+        shift_times(box, folder, ["a b/file"], ["tiny-shm"], now=0)
+    years = {"clock-ahead": 1, "clock-behind": -1}
+    assert int(said.stdout.text) == int(now) + years[name] * YEAR_S
+
+
 def test_conditions_add_up_and_an_unknown_one_is_refused() -> None:
     assert limits_under(["tiny-shm", "few-pids"]) == Limits(shm_mib=1, pids=16)
     with pytest.raises(UsageError, match="read-only-root"):
         limits_under(["dark"])
     changed = [
-        one.workdir or one.bare or limits_under([n]) != Limits() for n, one in CONDITIONS.items()
+        one.workdir or one.bare or one.ahead_s or limits_under([n]) != Limits()
+        for n, one in CONDITIONS.items()
     ]
     assert all(changed)
 

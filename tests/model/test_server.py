@@ -9,12 +9,14 @@ import socket
 import threading
 import time
 from collections import Counter
+from email.utils import parsedate_to_datetime
 from typing import Any
 
 import httpx
 import pytest
 from starlette.types import Message
 
+from sandbox.conformance.conditions import YEAR_S
 from sandbox.errors import CouldNotFindOut
 from sandbox.evidence.records import Exchange
 from sandbox.evidence.tally import digest_of
@@ -47,6 +49,21 @@ def wait_for_exchanges(server: ModelServer, count: int, deadline_s: float = 30.0
     while len(server.exchanges()) < count:
         assert time.monotonic() < ends, f"{len(server.exchanges())} exchanges, not {count}"
         time.sleep(0.005)
+
+
+@pytest.mark.parametrize("ahead_s", [-YEAR_S, 0, YEAR_S])
+def test_a_clock_that_is_told_is_not_the_one_that_is_recorded(serve: Serve, ahead_s: int) -> None:
+    before = time.time()
+    with serve(TEXT, ahead_s=ahead_s) as served:
+        asked = {"model": "m", "messages": [{"role": "user", "content": "go"}]}
+        answer = served.client.post("chat/completions", json=asked)
+        wait_for_exchanges(served.server, 1)
+        (exchange,) = served.server.exchanges()
+    after = time.time()
+    told = parsedate_to_datetime(answer.headers["date"]).timestamp()
+    assert before - 2 <= told - ahead_s <= after
+    assert before - 1 <= answer.json()["created"] - ahead_s <= after
+    assert before <= exchange.started_at <= after
 
 
 # --- routes -----------------------------------------------------------------------------------
