@@ -20,6 +20,7 @@ from sandbox.conformance.contenders import DockerContender, OurContender, TarCon
 from sandbox.conformance.enginebench import TAR, Makers, bench_engine, bench_many_files
 from sandbox.conformance.installbench import bench_installs
 from sandbox.conformance.plan import CellSpec
+from sandbox.conformance.preflightbench import bench_preflight
 from sandbox.conformance.processbench import bench_judge, bench_memory, bench_starts
 from sandbox.conformance.timing import DOCKER, OURS, DockerCli
 from sandbox.conformance.world import World
@@ -28,7 +29,7 @@ from sandbox.engine.owner import Ownership
 from sandbox.engine.peers.contender import Contender, FoundPeer, Guarded
 from sandbox.evidence.benches import BenchRecord, CellProfile, Machine, Measure, Unmeasured
 
-Part = Literal["engine", "files", "peers", "install", "cell", "memory", "starts"]
+Part = Literal["engine", "files", "peers", "install", "cell", "memory", "starts", "preflight"]
 PARTS: tuple[Part, ...] = get_args(Part)
 NEED_A_RUNTIME: frozenset[Part] = frozenset({"cell", "memory", "starts"})
 Found = Measure | Unmeasured | CellProfile
@@ -120,6 +121,8 @@ class _Bench:
             spec = CellSpec(harness=wanted.harnesses[0], image=images[0], scenario=SCENARIO)
             cell = Cells(world, spec).run().folder
             yield from bench_judge(cell, rounds=min(wanted.rounds, JUDGE_ROUNDS))
+        if "preflight" in wanted.parts:
+            yield from bench_preflight(world, self._docker, self._owner, rounds=wanted.rounds)
         if "memory" in wanted.parts:
             yield from bench_memory(wanted.harnesses[0], images)
 

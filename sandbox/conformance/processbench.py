@@ -32,8 +32,8 @@ def bench_starts(*, rounds: int) -> Iterator[Measure | Unmeasured]:
     """Measure the commands that people wait for, beside an interpreter that does nothing."""
     for operation, limit in START_LIMITS_S.items():
         words = operation.split()[1:]
-        ours: Way = partial(_timed, operation, [sys.executable, "-m", "sandbox", *words])
-        bare: Way = partial(_timed, operation, [sys.executable, "-c", "pass"])
+        ours: Way = partial(timed, operation, [sys.executable, "-m", "sandbox", *words])
+        bare: Way = partial(timed, operation, [sys.executable, "-c", "pass"])
         subject = Subject(part="starts", image="")
         yield from in_turn(
             subject, operation, {OURS: ours, BARE: bare}, rounds=rounds, limits={operation: limit}
@@ -51,7 +51,7 @@ def bench_judge(cell: Path, *, rounds: int) -> Iterator[Measure | Unmeasured]:
         yield from in_turn(
             Subject(part="starts", image=""),
             operation,
-            {OURS: partial(_timed, operation, words, codes=(ExitCode.OK, ExitCode.FAILED))},
+            {OURS: partial(timed, operation, words, codes=(ExitCode.OK, ExitCode.FAILED))},
             rounds=rounds,
             limits={operation: JUDGE_LIMIT_S},
         )
@@ -138,9 +138,10 @@ def peak_of(status: str) -> float:
     return 0.0
 
 
-def _timed(
+def timed(
     operation: str, argv: Sequence[str], *, codes: Sequence[int] = (ExitCode.OK,)
 ) -> dict[str, float]:
+    """Run a command and give the seconds until its end; raises EngineFailure by another code."""
     with Clock() as clock:
         ended = subprocess.run(
             argv,
