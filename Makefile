@@ -56,6 +56,12 @@ faults: venv ## every fault and hard condition: how it ends, and the longest tim
 	@SANDBOX_REQUIRE_ENGINE=1 $(BIN)/python -m pytest tests/agents/test_faults.py \
 		tests/conformance/test_conditions.py tests/conformance/test_kill.py --slow-faults $(ARGS)
 
+.PHONY: at-once
+at-once: venv ## the same cells one by one and 16 at once (HARNESSES, IMAGES, SCENARIOS): same verdicts
+	@$(SANDBOX) prepare --ensure-engine
+	@SANDBOX_REQUIRE_ENGINE=1 $(BIN)/python -m pytest tests/conformance/test_at_once_real.py \
+		--at-once "--profile $(PROFILE) $(SELECTION)" $(ARGS)
+
 .PHONY: check
 check: venv ## ruff, mypy --strict, import-linter, shellcheck (dash and busybox), shfmt
 	@$(BIN)/ruff check .

@@ -42,6 +42,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="also faults whose end takes half a minute (make faults)",
     )
     parser.addoption(
+        "--at-once",
+        default="",
+        metavar="OPTIONS",
+        help="what to run twice, one by one and 16 at once, as options of conformance: "
+        "'--harness pi --scenario tool_*' (make at-once)",
+    )
+    parser.addoption(
         "--run",
         dest="run_folder",
         type=Path,
