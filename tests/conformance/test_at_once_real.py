@@ -66,7 +66,7 @@ def test_sixteen_at_once_are_judged_as_one_by_one(
         with start(
             "conformance", *shlex.split(words), "--jobs", str(jobs), "--output", folder
         ) as run:
-            assert run.wait(DEADLINE_S) in {0, 1}
+            assert run.wait(DEADLINE_S) in {0, 1, 4}  # cells that broke are told as such
     alone, together = told(tmp_path / "alone"), told(tmp_path / "together")
     checks = sum(len(cell) - 1 for cell in alone.values())
     other = disagreements(alone, together)
