@@ -230,6 +230,9 @@ class Keeper(DockerContainer):  # type: ignore[misc]  # follow_imports is skip
                 self._docker.client.api.inspect_container(self.container_id or self._name)
             except docker.errors.NotFound:
                 return
+            except docker.errors.APIError as error:
+                if not error.is_server_error():  # Podman can fail at one that it is removing
+                    raise
             time.sleep(0.05)
         raise EngineFailure(
             f"{self._name} is being removed by somebody for {REMOVAL_S} s and is still there",

@@ -10,6 +10,7 @@ copy() { # not cat: busybox's leaves the last bytes in the kernel until more com
 
 main() {
     cd /tmp || exit 1
+    rm -f "$1.count"
     mkfifo "$1.count" || exit 1
     wc -c <"$1.count" >&2 &
     exec 3<&0
