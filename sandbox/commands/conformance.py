@@ -27,7 +27,7 @@ from sandbox.conformance.configuration import configuration
 from sandbox.conformance.heap import give_big_blocks_back
 from sandbox.conformance.preflight import preflight
 from sandbox.conformance.prepare import prepare
-from sandbox.conformance.room import default_jobs, default_working
+from sandbox.conformance.room import default_jobs
 from sandbox.conformance.runner import run_plan
 from sandbox.conformance.ways import Way, choose_way
 from sandbox.conformance.world import RemoteAgent, World
@@ -51,8 +51,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
         type=int,
         metavar="N",
         help="cells at a time, at most: each begins when its memory fits beside the others' "
-        "(default: twice the cores and one that work, and one more for each core and one that "
-        "wait; fewer where memory is short)",
+        "(default: twice the cores and one, since half of them may only wait; fewer where memory "
+        "is short)",
     )
     parser.add_argument(
         "--output",
@@ -160,7 +160,6 @@ def _run(
         jobs = arguments.jobs or default_jobs(
             engine.info, [known_costs.peak_mib(cell) for cell in request.cells]
         )
-        working = None if arguments.jobs else default_working(engine.info)
         with leaving_nothing(engine, record.run_id, shown):
             for number in range(1, request.repeat + 1):
                 attempt = replace(world, folder=attempt_folder(folder, number))
@@ -168,14 +167,7 @@ def _run(
                 cells = missing(attempt.folder, request.cells)
                 make_room(attempt.folder, cells)
                 if arguments.scheduler is None:
-                    run_plan(
-                        cells,
-                        attempt,
-                        record=record,
-                        jobs=jobs,
-                        working=working,
-                        estimates=known_costs,
-                    )
+                    run_plan(cells, attempt, record=record, jobs=jobs, estimates=known_costs)
                     continue
                 run_remotely(
                     cells, attempt, record, known, address=arguments.scheduler, costs=known_costs

@@ -89,11 +89,7 @@ def _share(work: Work, cell: Named, most: int, *, wanted: bool) -> CellShare:
     if wanted and (most or result.state is not CellState.PASS):
         packed = opened.details(result, most or CELL_LEAST)
     share = cell_share(
-        result,
-        work.judge.baseline,
-        details=packed,
-        peak_mib=max(opened.peaks_mib, default=None),
-        cpu_s=next(iter(opened.cpu_s), None),
+        result, work.judge.baseline, details=packed, peak_mib=max(opened.peaks_mib, default=None)
     )
     return replace(share, ended=tuple(opened.ended), figures=tuple(opened.figures))
 
@@ -107,7 +103,6 @@ class _Opened:
         self.figures: list[CellFigures] = []
         self._found: tuple[Path, CellResult, CellFiles] | None = None
         self.peaks_mib: list[float] = []
-        self.cpu_s: list[float | None] = []
 
     def __call__(self, folder: Path, result: CellResult, files: CellFiles) -> None:
         """Hear of an execution that was judged."""
@@ -115,7 +110,6 @@ class _Opened:
         if self._wants_figures:
             self.figures.append(figures_of(files))
         used = None if files.witness is None else files.witness.resources
-        self.cpu_s.append(None if used is None else used.cpu_time_s)
         if used is not None and used.peak_memory_mib is not None:
             self.peaks_mib.append(used.peak_memory_mib)
         if self._found is None or (

@@ -16,11 +16,6 @@ _TYPICAL_S = 5.0
 """Seconds of a cell about which nothing is known but what its harness and scenario declare."""
 PEAK_MIB = 512
 """Memory of a harness that declares nothing."""
-_IDLE = 0.5
-"""Of the share of a processor that cells usually take, the part below which one mostly waits.
-
-A busy machine makes every cell longer, so shares count beside each other and not by themselves.
-"""
 
 
 class Estimates:
@@ -58,19 +53,6 @@ class Estimates:
         )
         return max(found) if found else self._declared_mib(cell)
 
-    def waits(self, cell: CellSpec) -> bool:
-        """Whether the cell leaves the processors idle for most of its time.
-
-        One whose deadline must expire does; of others what was recorded says so, and nothing else.
-        """
-        if SCENARIOS[cell.scenario].expectation.timed_out:
-            return True
-        known = self._costs.get(cell.cell_id)
-        share = None if known is None else known.share
-        if share is None:
-            share = self._alike_shares.get((cell.harness, cell.scenario))
-        return share is not None and share < _IDLE * self._usual_share
-
     def _declared_mib(self, cell: CellSpec) -> float:
         scenario = SCENARIOS[cell.scenario]
         if scenario.limits.memory_mib != DEFAULT_LIMITS.memory_mib:
@@ -78,15 +60,6 @@ class Estimates:
         harness = self._harnesses.get(cell.adapter)
         declared = PEAK_MIB if harness is None else harness.capabilities.peak_memory_mib
         return declared * (1 if scenario.companion is None else 2)
-
-    @cached_property
-    def _usual_share(self) -> float:
-        return statistics.median(_shares(self._costs.values()) or [0.0])
-
-    @cached_property
-    def _alike_shares(self) -> dict[tuple[str, str], float]:
-        shares = {name: _shares(costs) for name, costs in self._alike.items()}
-        return {name: statistics.median(found) for name, found in shares.items() if found}
 
     @cached_property
     def _alike(self) -> dict[tuple[str, str], list[CellCost]]:
@@ -105,7 +78,3 @@ def least_seconds(cell: CellSpec) -> float:
 
 def _peaks(costs: Iterable[CellCost]) -> list[int]:
     return [cost.peak_mib for cost in costs if cost.peak_mib is not None]
-
-
-def _shares(costs: Iterable[CellCost]) -> list[float]:
-    return [cost.share for cost in costs if cost.share is not None]

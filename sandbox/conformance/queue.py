@@ -9,6 +9,7 @@ from itertools import islice
 from sandbox.conformance.estimate import Estimates
 from sandbox.conformance.plan import CellSpec
 from sandbox.conformance.room import Room
+from sandbox.conformance.scenarios import SCENARIOS
 
 _LOOKED_AT = 64
 """Cells from the front of which one is taken that fits, when the first one does not."""
@@ -17,16 +18,9 @@ _LOOKED_AT = 64
 class Queue:
     """The cells that have not begun: those that wait beside those that work.
 
-    A cell that waits for a deadline, or for a model that stalls, takes that long on any machine and
-    leaves the processors idle meanwhile (``Estimates.waits``). Half of the jobs, rounded up, are
-    such cells while there are others, so that the rest of the plan is done beside them.
-
-    Args:
-        plan: the cells.
-        estimates: what they take.
-        jobs: how many run at a time.
-        working: how many of them may be cells that do not wait (None: all).
-        room: the memory.
+    A cell whose deadline must expire takes that long on any machine and leaves the processors idle
+    meanwhile. Half of the jobs, rounded up, are such cells while there are others, so that the rest
+    of the plan is done beside them.
 
     A cell begins only if its expected peak of memory fits beside those of the cells that run; when
     nothing runs, one always may. Cells that fit go before one that does not, but only so many that
@@ -34,23 +28,16 @@ class Queue:
     """
 
     def __init__(
-        self,
-        plan: Sequence[CellSpec],
-        estimates: Estimates,
-        *,
-        jobs: int,
-        room: Room,
-        working: int | None = None,
+        self, plan: Sequence[CellSpec], estimates: Estimates, *, jobs: int, room: Room
     ) -> None:
         self._estimates = estimates
         self._room = room
         self._most_waiting = (jobs + 1) // 2
-        self._most_working = working
         self._patience = 2 * jobs
         self._passed = 0
         ordered = sorted(plan, key=estimates.seconds, reverse=True)
-        self._waiting = deque(cell for cell in ordered if estimates.waits(cell))
-        self._working = deque(cell for cell in ordered if not estimates.waits(cell))
+        self._waiting = deque(cell for cell in ordered if _waits(cell))
+        self._working = deque(cell for cell in ordered if not _waits(cell))
 
     def __len__(self) -> int:
         """Return how many cells have not begun."""
@@ -70,12 +57,10 @@ class Queue:
         return None
 
     def _lanes(self, busy: Sequence[CellSpec]) -> Iterator[deque[CellSpec]]:
-        waiting = sum(self._estimates.waits(cell) for cell in busy)
-        most = self._most_working
-        may_work = bool(self._working) and (most is None or len(busy) - waiting < most)
-        if self._waiting and not (waiting >= self._most_waiting and may_work):
+        full = sum(_waits(cell) for cell in busy) >= self._most_waiting
+        if self._waiting and not (full and self._working):
             yield self._waiting
-        if may_work:
+        if self._working:
             yield self._working
 
     def _candidates(
@@ -86,3 +71,7 @@ class Queue:
         for lane in lanes[:1] if most == 1 else lanes:
             for number, cell in enumerate(list(islice(lane, most))):
                 yield lane, number, cell
+
+
+def _waits(cell: CellSpec) -> bool:
+    return SCENARIOS[cell.scenario].expectation.timed_out

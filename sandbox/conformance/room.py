@@ -58,23 +58,15 @@ def room_for(info: EngineInfo, *, jobs: int, free: Free | None = None) -> Room:
 def default_jobs(info: EngineInfo, peaks_mib: Sequence[float], *, free: Free | None = None) -> int:
     """Return how many cells run at a time when nobody says: one at the least.
 
-    Those that work, and for each processor and once more one that waits; fewer where memory has no
+    Twice the processors and one, since half of the cells may only wait; fewer where memory has no
     room for as many of the lightest.
     """
-    most = default_working(info) + _processors(info) + 1
+    processors = len(os.sched_getaffinity(0)) if info.is_local else info.processors or 1
+    most = 2 * processors + 1
     budget = room_for(info, jobs=most, free=free).budget_mib
     if budget is None or not peaks_mib:
         return most
     return max(1, min(most, int(budget // max(1.0, min(peaks_mib)))))
-
-
-def default_working(info: EngineInfo) -> int:
-    """Return how many cells that do not wait run at a time: each leaves a processor half idle."""
-    return 2 * _processors(info) + 1
-
-
-def _processors(info: EngineInfo) -> int:
-    return len(os.sched_getaffinity(0)) if info.is_local else info.processors or 1
 
 
 def free_mib(root: Path = Path("/")) -> float | None:

@@ -41,15 +41,13 @@ def run_plan(
     *,
     record: RunRecord,
     jobs: int,
-    working: int | None = None,
     run: RunCell = run_cell,
     estimates: Estimates | None = None,
 ) -> None:
     """Run the cells, at most ``jobs`` at a time, as many as have room (``Queue``).
 
-    ``working``: at most so many of these do not wait. ``record`` is the run's; it may plan more
-    cells than are run here. ``estimates`` say what the cells take (default: what their harnesses
-    declare).
+    ``record`` is the run's; it may plan more cells than are run here. ``estimates`` say what the
+    cells take (default: what their harnesses declare).
 
     Ctrl-C or TERM once ends the cells that run, each with its sandbox removed and its folder
     written; a second one ends the process at once, and the next start sweeps.
@@ -60,9 +58,7 @@ def run_plan(
     write_run(world.folder, record)
     with run_volumes(world.engine, world.way, world.run_id) as volumes:
         known = estimates or Estimates({}, world.harnesses)
-        room = room_for(world.engine.info, jobs=jobs)
-        queue = Queue(plan, known, jobs=jobs, working=working, room=room)
-        _run_all(queue, Pace(plan, known), replace(world, volumes=volumes), run, jobs)
+        _run_all(plan, replace(world, volumes=volumes), run, jobs, known)
     write_run(world.folder, record.model_copy(update={"completed_at": time.time()}))
     if world.cancel.is_set():
         raise Interrupted(
@@ -71,11 +67,14 @@ def run_plan(
         )
 
 
-def _run_all(queue: Queue, pace: Pace, world: World, run: RunCell, jobs: int) -> None:
-    cells = len(queue)
-    steps = world.progress.step(f"running {cells} cell(s)")
+def _run_all(
+    plan: Sequence[CellSpec], world: World, run: RunCell, jobs: int, estimates: Estimates
+) -> None:
+    queue = Queue(plan, estimates, jobs=jobs, room=room_for(world.engine.info, jobs=jobs))
+    pace = Pace(plan, estimates)
+    steps = world.progress.step(f"running {len(plan)} cell(s)")
     with host_canary(), interruptible(world.cancel.set), steps as step:
-        step.total(cells)
+        step.total(len(plan))
         pool = ThreadPoolExecutor(max_workers=jobs, thread_name_prefix="cell")
         try:
             for finished in _finished(pool, queue, world, run, jobs=jobs):

@@ -3,7 +3,7 @@
 ::
 
     {"schema_version": "1.0", "cells": {
-    "codex/debian-12/tool_success": {"seconds": 3.2, "peak_mib": 64, "cpu_s": 0.91},
+    "codex/debian-12/tool_success": {"seconds": 3.2, "peak_mib": 64},
     ...}}
 
 It is written beside the reports, a line for each cell, so that a project may keep one under version
@@ -27,18 +27,10 @@ NAME = "timings.json"
 
 
 class CellCost(Record):
-    """Wall-clock seconds from a cell's start to its end; of its sandbox the peak of memory in MiB
-    and the processor seconds. None: not recorded.
-    """
+    """Wall-clock seconds from a cell's start to its end; MiB of memory at its sandbox's peak."""
 
     seconds: float = Field(ge=0)
     peak_mib: int | None = Field(default=None, ge=0)
-    cpu_s: float | None = Field(default=None, ge=0)
-
-    @property
-    def share(self) -> float | None:
-        """How much of a processor the cell took while it ran; None: nobody knows."""
-        return None if self.cpu_s is None or not self.seconds else self.cpu_s / self.seconds
 
 
 class Costs(Record):
@@ -104,17 +96,13 @@ def _recorded(run: Path) -> Iterator[tuple[str, CellCost]]:
                 files.cell.started_at,
                 files.cell.completed_at,
                 None if used is None else used.peak_memory_mib,
-                None if used is None else used.cpu_time_s,
             ),
         )
 
 
-def cost(
-    started_at: float, completed_at: float, peak_mib: float | None, cpu_s: float | None = None
-) -> CellCost:
+def cost(started_at: float, completed_at: float, peak_mib: float | None) -> CellCost:
     """Return what a cell took, in figures that are worth keeping."""
     return CellCost(
         seconds=round(max(0.0, completed_at - started_at), 1),
         peak_mib=None if peak_mib is None else round(peak_mib),
-        cpu_s=None if cpu_s is None else round(cpu_s, 2),
     )

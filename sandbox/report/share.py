@@ -67,17 +67,9 @@ class CellShare:
 
 
 def cell_share(
-    result: CellResult,
-    baseline: Baseline,
-    *,
-    details: str = "",
-    peak_mib: float | None = None,
-    cpu_s: float | None = None,
+    result: CellResult, baseline: Baseline, *, details: str = "", peak_mib: float | None = None
 ) -> CellShare:
-    """Return what a judged cell adds to the reports.
-
-    ``peak_mib`` is its memory at the most, ``cpu_s`` the processor time of its first execution.
-    """
+    """Return what a judged cell adds to the reports; ``peak_mib`` is its memory at the most."""
     record = result.record
     pin = record.pin if record is not None else None
     times = None if record is None else (record.started_at, record.completed_at)
@@ -100,6 +92,6 @@ def cell_share(
         junit=junit_piece(result),
         ctrf=ctrf_piece(result),
         details=details,
-        cost="" if times is None else cost_line(result.cell_id, cost(*times, peak_mib, cpu_s)),
+        cost="" if times is None else cost_line(result.cell_id, cost(*times, peak_mib)),
         lacks=lacking([record]),
     )

@@ -40,7 +40,7 @@ def plan(folder: Path, cells: int) -> None:
     """Plan, cut into shards by timings, and take every cell from the queue."""
     found = synthetic_plan(cells)
     costs = {
-        cell.cell_id: CellCost(seconds=1 + n % 60, peak_mib=100 + n % 500, cpu_s=n % 7)
+        cell.cell_id: CellCost(seconds=1 + n % 60, peak_mib=100 + n % 500)
         for n, cell in enumerate(found)
     }
     estimates = Estimates(costs, {})
@@ -49,7 +49,7 @@ def plan(folder: Path, cells: int) -> None:
         for k in range(1, SHARDS + 1)
     ]
     assert sum(map(len, cut)) == cells
-    queue = Queue(found, estimates, jobs=8, working=5, room=Room(4000.0, lambda: None))
+    queue = Queue(found, estimates, jobs=8, room=Room(4000.0, lambda: None))
     running = []
     while (cell := queue.next(running)) or running:
         if cell is not None:

@@ -114,9 +114,6 @@ class Asked:
         self.times += 1
         return len(cell.scenario)
 
-    def waits(self, cell: CellSpec) -> bool:
-        return len(cell.scenario) % 3 == 0
-
     def peak_mib(self, cell: CellSpec) -> float:
         self.times += 1
         return 100.0 + 50.0 * len(cell.scenario)

@@ -11,8 +11,7 @@ import pytest
 from sandbox.conformance.estimate import PEAK_MIB, Estimates
 from sandbox.conformance.pace import Pace
 from sandbox.conformance.plan import CellSpec
-from sandbox.conformance.room import CLIENT_MIB, default_jobs, default_working, free_mib, room_for
-from sandbox.conformance.scenarios import SCENARIOS
+from sandbox.conformance.room import CLIENT_MIB, default_jobs, free_mib, room_for
 from sandbox.engine.client import EngineInfo
 from sandbox.errors import UsageError
 from sandbox.evidence.cell import Refusal
@@ -23,7 +22,6 @@ from tests.broken.defects import with_cell
 from tests.broken.goodcells import good
 
 HARNESSES = {"kilocode": KILOCODE}
-DEADLINES = {one.name for one in SCENARIOS.values() if one.expectation.timed_out}
 INFO = EngineInfo(
     host="local", version="1", api_version="1", product="docker", architecture="x86_64",
     kernel="1", cgroup_version=2, cgroup_driver="systemd", storage_driver="overlay2", root_dir="/",
@@ -56,36 +54,6 @@ def test_what_no_run_recorded_is_declared() -> None:
     assert none.peak_mib(cell(harness="unknown")) == PEAK_MIB
 
 
-def shares(**of: float) -> Estimates:
-    """Cells of ten seconds: of each scenario in two images the part of a processor that it took."""
-    return Estimates(
-        {
-            f"kilocode/{image}/{name}": CellCost(seconds=10, cpu_s=10 * share)
-            for name, share in of.items()
-            for image in "ab"
-        },
-        HARNESSES,
-    )
-
-
-@pytest.mark.parametrize("load", [1.0, 0.1])
-def test_a_cell_waits_that_took_little_of_a_processor_beside_others(load: float) -> None:
-    known = shares(
-        tool_success=0.5 * load, tool_failure=0.4 * load, retry_500=0.3 * load,
-        endless_500=0.1 * load,
-    )  # fmt: skip
-    waiting = {name for name in SCENARIOS if known.waits(cell(name))}
-    assert waiting == {"endless_500"} | DEADLINES
-    assert known.waits(cell("endless_500", image="c"))
-    assert not known.waits(cell("endless_500", harness="unknown"))
-
-
-def test_of_cells_without_recorded_processor_time_those_wait_whose_deadline_expires() -> None:
-    slow = {f"kilocode/a/{name}": CellCost(seconds=900) for name in SCENARIOS}
-    for known in (Estimates({}, HARNESSES), Estimates(slow, HARNESSES)):
-        assert {name for name in SCENARIOS if known.waits(cell(name))} == DEADLINES
-
-
 def test_timings_are_read_from_a_file_a_run_and_the_newest_runs(tmp_path: Path) -> None:
     for number, seconds in enumerate((1.0, 2.0)):
         folder = tmp_path / f"run{number}"
@@ -116,8 +84,7 @@ def test_room_is_what_is_free_without_what_this_process_takes() -> None:
 
 
 def test_jobs_by_processors_and_memory() -> None:
-    assert default_jobs(FAR, [100.0]) == 26
-    assert default_working(FAR) == 17
+    assert default_jobs(FAR, [100.0]) == 17
     assert default_jobs(FAR, [3_000.0, 4_000.0]) == 3
     assert default_jobs(FAR, [20_000.0]) == 1
     assert default_jobs(INFO, [500.0], free=lambda: 100.0) == 1

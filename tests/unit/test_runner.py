@@ -82,32 +82,6 @@ def test_every_cell_begins_once_and_no_job_is_idle(
     assert sorted(seen, key=str) == sorted(plan, key=str)
 
 
-@given(
-    st.lists(st.sampled_from(sorted(SCENARIOS)), max_size=40),
-    st.integers(1, 8), st.integers(1, 4), st.randoms(use_true_random=False),
-)  # fmt: skip
-def test_only_so_many_cells_work_and_the_rest_of_the_jobs_wait(
-    names: list[str], jobs: int, working: int, random: Random
-) -> None:
-    plan = cells(*(f"codex/{name}" for name in names))
-    costs = {
-        f"codex/debian-12/{name}": CellCost(seconds=9, cpu_s=n % 2)
-        for n, name in enumerate(SCENARIOS)
-    }
-    known = Estimates(costs, HARNESSES)
-    queue = Queue(plan, known, jobs=jobs, working=working, room=Room(None, lambda: None))
-    running, seen = list[CellSpec](), list[CellSpec]()
-    while True:
-        while len(running) < jobs and (cell := queue.next(running)):
-            running.append(cell)
-            seen.append(cell)
-            assert sum(not known.waits(one) for one in running) <= working
-        if not running:
-            break
-        running.pop(random.randrange(len(running)))
-    assert sorted(seen, key=str) == sorted(plan, key=str)
-
-
 def memory_of(cells: Sequence[CellSpec]) -> float:
     return sum(Estimates({}, HARNESSES).peak_mib(cell) for cell in cells)
 
