@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -29,8 +30,10 @@ from sandbox.conformance.preflight import preflight
 from sandbox.conformance.prepare import prepare
 from sandbox.conformance.room import default_jobs
 from sandbox.conformance.runner import run_plan
+from sandbox.conformance.spare import Spare, no_spare, spare_here
 from sandbox.conformance.ways import Way, choose_way
 from sandbox.conformance.world import RemoteAgent, World
+from sandbox.engine.client import EngineInfo
 from sandbox.engine.link import NOTICES, choose_isolation
 from sandbox.errors import ClusterLost, ExitCode, Interrupted, UsageError
 from sandbox.evidence.folder import attempt_folder, write_run
@@ -51,8 +54,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
         type=int,
         metavar="N",
         help="cells at a time, at most: each begins when its memory fits beside the others' "
-        "(default: twice the cores and one, since half of them may only wait; fewer where memory "
-        "is short)",
+        "(default: twice the cores and one, and up to two more for each core while half of them "
+        "are idle; fewer where memory is short)",
     )
     parser.add_argument(
         "--output",
@@ -157,9 +160,8 @@ def _run(
         if remote is None:
             write_preflight(folder, _foretold(request, world, shown))
         known_costs = estimates(arguments)
-        jobs = arguments.jobs or default_jobs(
-            engine.info, [known_costs.peak_mib(cell) for cell in request.cells]
-        )
+        peaks = [known_costs.peak_mib(cell) for cell in request.cells]
+        spare = _spare(arguments.jobs, engine.info, peaks)
         with leaving_nothing(engine, record.run_id, shown):
             for number in range(1, request.repeat + 1):
                 attempt = replace(world, folder=attempt_folder(folder, number))
@@ -167,11 +169,19 @@ def _run(
                 cells = missing(attempt.folder, request.cells)
                 make_room(attempt.folder, cells)
                 if arguments.scheduler is None:
-                    run_plan(cells, attempt, record=record, jobs=jobs, estimates=known_costs)
+                    run_plan(cells, attempt, record=record, spare=spare, estimates=known_costs)
                     continue
                 run_remotely(
                     cells, attempt, record, known, address=arguments.scheduler, costs=known_costs
                 )
+
+
+def _spare(jobs: int | None, info: EngineInfo, peaks_mib: Sequence[float]) -> Spare:
+    """Return how many cells run at a time: what was asked for, else what the machine can do."""
+    if jobs is not None:
+        return no_spare(jobs)
+    usual = default_jobs(info, peaks_mib)
+    return spare_here(usual) if info.is_local else no_spare(usual)
 
 
 def _foretold(request: Request, world: World, shown: Progress) -> PreflightReport:

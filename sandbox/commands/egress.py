@@ -15,6 +15,7 @@ from sandbox.commands.report import show_egress
 from sandbox.conformance.plan import Axes, CellSpec, Selection, make_plan
 from sandbox.conformance.prepare import prepare
 from sandbox.conformance.runner import begin, run_plan
+from sandbox.conformance.spare import no_spare
 from sandbox.conformance.ways import choose_way
 from sandbox.conformance.world import World
 from sandbox.engine.imagebuild.definition import image_definitions
@@ -106,4 +107,4 @@ def _run(
         )
         shown.say(f"with {'our settings' if settings == 'ours' else 'the defaults'}:")
         record = begin(world, plan, profile="egress")
-        run_plan(plan, world, record=record, jobs=arguments.jobs)
+        run_plan(plan, world, record=record, spare=no_spare(arguments.jobs))

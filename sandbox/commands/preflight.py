@@ -21,6 +21,7 @@ from sandbox.conformance.preflight import preflight
 from sandbox.conformance.prepare import prepare
 from sandbox.conformance.prove import plan_of, with_proofs
 from sandbox.conformance.runner import begin, run_plan
+from sandbox.conformance.spare import no_spare
 from sandbox.conformance.ways import choose_way
 from sandbox.conformance.world import World
 from sandbox.engine.client import Engine
@@ -134,7 +135,7 @@ def _proven(
             progress=shown,
         )
         record = begin(world, plan, profile="preflight")
-        run_plan(plan, world, record=record, jobs=report.jobs)
+        run_plan(plan, world, record=record, spare=no_spare(report.jobs))
         return with_proofs(report, folder)
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from sandbox.conformance.cell import run_cell
 from sandbox.conformance.plan import CellSpec
 from sandbox.conformance.runner import RunCell, begin, run_plan
+from sandbox.conformance.spare import no_spare
 from sandbox.conformance.world import World
 from sandbox.evidence.baseline import Baseline
 from sandbox.evidence.cell import CellRecord
@@ -56,7 +57,7 @@ def run_both(
 
     record = begin(before, plan, profile=profile)
     try:
-        run_plan(plan, before, record=record, jobs=jobs, run=pair)
+        run_plan(plan, before, record=record, spare=no_spare(jobs), run=pair)
     finally:
         ended = read_run(folders["old"]) or record
         write_run(folders["new"], ended.model_copy(update={"run_id": after.run_id}))

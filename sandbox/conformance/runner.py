@@ -15,6 +15,7 @@ from sandbox.conformance.plan import CellSpec
 from sandbox.conformance.queue import Queue
 from sandbox.conformance.room import room_for
 from sandbox.conformance.secrets import host_canary
+from sandbox.conformance.spare import Spare
 from sandbox.conformance.ways import run_volumes
 from sandbox.conformance.world import World
 from sandbox.errors import Interrupted
@@ -40,11 +41,11 @@ def run_plan(
     world: World,
     *,
     record: RunRecord,
-    jobs: int,
+    spare: Spare,
     run: RunCell = run_cell,
     estimates: Estimates | None = None,
 ) -> None:
-    """Run the cells, at most ``jobs`` at a time, as many as have room (``Queue``).
+    """Run the cells, as many at a time as have room (``Queue``) and as ``spare`` has places for.
 
     ``record`` is the run's; it may plan more cells than are run here. ``estimates`` say what the
     cells take (default: what their harnesses declare).
@@ -58,7 +59,7 @@ def run_plan(
     write_run(world.folder, record)
     with run_volumes(world.engine, world.way, world.run_id) as volumes:
         known = estimates or Estimates({}, world.harnesses)
-        _run_all(plan, replace(world, volumes=volumes), run, jobs, known)
+        _run_all(plan, replace(world, volumes=volumes), run, spare, known)
     write_run(world.folder, record.model_copy(update={"completed_at": time.time()}))
     if world.cancel.is_set():
         raise Interrupted(
@@ -68,17 +69,18 @@ def run_plan(
 
 
 def _run_all(
-    plan: Sequence[CellSpec], world: World, run: RunCell, jobs: int, estimates: Estimates
+    plan: Sequence[CellSpec], world: World, run: RunCell, spare: Spare, estimates: Estimates
 ) -> None:
-    queue = Queue(plan, estimates, jobs=jobs, room=room_for(world.engine.info, jobs=jobs))
+    room = room_for(world.engine.info, jobs=spare.most)
+    queue = Queue(plan, estimates, jobs=spare.jobs, room=room)
     pace = Pace(plan, estimates)
     steps = world.progress.step(f"running {len(plan)} cell(s)")
     with host_canary(), interruptible(world.cancel.set), steps as step:
         step.total(len(plan))
-        pool = ThreadPoolExecutor(max_workers=jobs, thread_name_prefix="cell")
+        pool = ThreadPoolExecutor(max_workers=spare.most, thread_name_prefix="cell")
         try:
-            for finished in _finished(pool, queue, world, run, jobs=jobs):
-                show_ended(finished.result(), world, step, pace)
+            for ended in ended_cells(pool, queue, world, run, spare):
+                show_ended(ended.result(), world, step, pace)
         finally:
             pool.shutdown(wait=True, cancel_futures=True)
 
@@ -91,18 +93,19 @@ def show_ended(record: CellRecord, world: World, step: Step, pace: Pace) -> None
     world.progress.say(_line(record))
 
 
-def _finished(
-    pool: ThreadPoolExecutor, queue: Queue, world: World, run: RunCell, *, jobs: int
+def ended_cells(
+    pool: ThreadPoolExecutor, queue: Queue, world: World, run: RunCell, spare: Spare
 ) -> Iterator[Future[CellRecord]]:
-    """Yield the cells as they end; none is begun after a cancel."""
+    """Begin cells, and yield them as they end; none is begun after a cancel."""
     running: dict[Future[CellRecord], CellSpec] = {}
     told = False
     while True:
-        while not world.cancel.is_set() and len(running) < jobs:
+        while not world.cancel.is_set() and spare.has_place(len(running)):
             cell = queue.next(running.values())
             if cell is None:
                 break
             running[pool.submit(run, cell, world)] = cell
+            spare.begun()
         if not running:
             return
         if world.cancel.is_set() and not told:

@@ -14,6 +14,7 @@ from sandbox.conformance.plan import CellSpec
 from sandbox.conformance.prepare import prepare_images
 from sandbox.conformance.runner import begin, run_plan
 from sandbox.conformance.scenarios import SCENARIOS
+from sandbox.conformance.spare import no_spare
 from sandbox.conformance.world import World
 from sandbox.engine.client import Engine
 from sandbox.evidence.baseline import Baseline
@@ -73,7 +74,7 @@ def verdicts(
         folder=folder,
         progress=QUIET,
     )
-    run_plan(plan, world, record=begin(world, plan, profile="at-once"), jobs=jobs)
+    run_plan(plan, world, record=begin(world, plan, profile="at-once"), spare=no_spare(jobs))
     return judge(folder, baseline=Baseline(), today=dt.date(2026, 1, 1))
 
 

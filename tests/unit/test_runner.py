@@ -1,9 +1,13 @@
-"""The order in which a plan's cells begin."""
+"""The order in which a plan's cells begin, and how many at a time."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from random import Random
+from threading import Barrier, Event
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 from hypothesis import given
@@ -13,7 +17,11 @@ from sandbox.conformance.estimate import Estimates
 from sandbox.conformance.plan import CellSpec
 from sandbox.conformance.queue import Queue
 from sandbox.conformance.room import Room
+from sandbox.conformance.runner import ended_cells
 from sandbox.conformance.scenarios import SCENARIOS
+from sandbox.conformance.spare import Spare, no_spare
+from sandbox.conformance.world import World
+from sandbox.evidence.cell import CellRecord
 from sandbox.evidence.costs import CellCost
 from sandbox.harnesses.codex import CODEX
 from sandbox.harnesses.kilocode import KILOCODE
@@ -148,3 +156,33 @@ def test_earlier_seconds_decide_the_order() -> None:
     known = Estimates(costs, HARNESSES)
     queue = Queue(plan, known, jobs=3, room=Room(None, lambda: None))
     assert [str(queue.next([])) for _ in plan] == [str(plan[n]) for n in (1, 2, 0)]
+
+
+def together(spare: Spare, parties: int) -> int:
+    """Run as many cells as must meet, all of whom wait for each other; return how many ended."""
+    meeting = Barrier(parties)
+
+    def run(cell: CellSpec, world: World) -> CellRecord:
+        meeting.wait(20)
+        return cast("CellRecord", cell)
+
+    world = cast("World", SimpleNamespace(cancel=Event()))
+    queue = queue_of(cells(*["codex/tool_success"] * parties), jobs=spare.jobs)
+    with ThreadPoolExecutor(spare.most) as pool:
+        return sum(one.exception() is None for one in ended_cells(pool, queue, world, run, spare))
+
+
+def idle_machine(jobs: int, most: int) -> Spare:
+    seconds = iter(range(0, 10_000, 3))
+    times: list[float] = []
+
+    def clock() -> float:
+        times.append(float(next(seconds)))
+        return times[-1]
+
+    return Spare(jobs=jobs, most=most, processors=2, idle_s=lambda: 2 * times[-1], clock=clock)
+
+
+def test_more_cells_than_the_usual_ones_run_on_an_idle_machine() -> None:
+    assert together(no_spare(2), 2) == 2
+    assert together(idle_machine(jobs=1, most=3), 3) == 3
