@@ -21,6 +21,7 @@ from pydantic import ValidationError
 from sandbox.agents.ports import Finished, Place
 from sandbox.engine.archive import PutFile
 from sandbox.errors import (
+    CommandLost,
     ContainerGone,
     CouldNotFindOut,
     EngineFailure,
@@ -143,13 +144,15 @@ class Supervisor:
             EngineFailure: the engine or the container is gone.
         """
         check_command(command)
-        ended = self._place.exec(
-            self._argv(command, deadline_s),
-            cwd="/",
-            env=_variables(command),
-            deadline_s=deadline_s + self.stop_wait_s,
-            apart=True,
-        )
+        try:
+            ended = self._place.exec(
+                self._argv(command, deadline_s),
+                cwd="/",
+                env=_variables(command),
+                deadline_s=deadline_s + self.stop_wait_s,
+            )
+        except CommandLost:  # the command killed all that it may, the supervisor with it
+            return self.settle()
         return self._last_word(ended)
 
     def request_stop(self) -> StopAnswer:

@@ -16,7 +16,8 @@
 #                  anybody (a stopper, this script) who wants that nothing is ever launched
 #   launched       pid of the command, written by the command's own process just before it becomes
 #                  the command: empty or missing means that it never did
-#   ended          the command's wait status (128 + n for signal n)
+#   ended          the command's wait status (128 + n for signal n), and the centiseconds it began and
+#                  ended at
 #   stdout stderr  what the command wrote
 #   stop           anybody may make it: please stop
 #   ballast        bytes given up for the receipt when the command filled the disk
@@ -208,7 +209,7 @@ await_ended() { # sets $return_code from the runner's note, which follows the co
 }
 
 has_ended() { # sets $return_code; a blank note is there from the start, so that it always fits
-    { read -r return_code <"$dir/ended"; } 2>/dev/null || :
+    { read -r return_code began_at ended_at <"$dir/ended"; } 2>/dev/null || :
     [ -n "$return_code" ] && return 0
     return_code=null
     return 1
@@ -282,8 +283,11 @@ run() { # becomes a session of its own, and waits for the command
     start=$(look "$self" && echo "$start") # an emulator tells a process another start of itself
     printf '%s:%s\n' "$self" "$start" >"$dir/runner"
     mkdir "$dir/claim" 2>/dev/null || return 0
+    clock && began_at=$now
     (launch "$@") </dev/null >"$dir/stdout" 2>"$dir/stderr" && code=0 || code=$?
-    printf '%-3s\n' "$code" 1<>"$dir/ended"
+    clock
+    printf '%-3s %12s %12s\n' "$code" "$began_at" "$now" 1<>"$dir/ended"
+    { read -r main _ <"$dir/supervisor" && kill -s USR1 "$main"; } 2>/dev/null || :
 }
 
 launch() { # runs in a process of its own and becomes the command
@@ -309,9 +313,10 @@ supervise() {
         refuse "$dir was used before"
     fi
     trap 'signalled=yes' HUP INT TERM
+    trap : USR1 # the runner's word that it has written down the end
     printf '%s %s\n' "$main" "$started" >"$dir/supervisor"
     printf '%65536s' '' >"$dir/ballast"
-    printf '   \n' >"$dir/ended"
+    printf '%29s\n' '' >"$dir/ended"
     for tool in env setsid sleep mkdir mv; do
         if ! command -v "$tool" >/dev/null; then
             conclude false null false false true "the image has no $tool"
@@ -337,12 +342,14 @@ supervise() {
     trap - EXIT
 }
 
-watch() { # until there is a $reason to go on
-    pause=0.01
+watch() { # until there is a $reason to go on; a trapped signal ends a wait, but no sleep
+    sleep 0.01 2>/dev/null && pause=0.1 || pause=1
     until reason_to_end; do
-        nap "$pause"
-        case $pause in 0.01) pause=0.02 ;; 0.02) pause=0.05 ;; *) pause=0.1 ;; esac
+        sleep "$pause" >/dev/null 2>&1 &
+        sleeper=$!
+        wait "$sleeper" || :
     done
+    [ -z "$sleeper" ] || { kill "$sleeper" && wait "$sleeper"; } 2>/dev/null || :
 }
 
 reason_to_end() { # sets $reason
@@ -364,6 +371,7 @@ reason_to_end() { # sets $reason
 
 end_naturally() {
     if read_child; then
+        started=$began_at finished=$ended_at
         settle
         conclude true "$return_code" false false true ''
     else
@@ -458,7 +466,7 @@ main() {
     [ -d "$dir" ] || refuse "no folder $dir"
     [ -n "$tag" ] && [ -n "$grace" ] || refuse 'needs --tag and --grace'
     [ -r /proc/uptime ] && [ -r /proc/self/stat ] || refuse 'needs /proc'
-    main=$$ self=$$ runner='' child='' known=' ' before=' ' alive='' signalled='' stopping='' return_code=null
+    main=$$ self=$$ runner='' child='' sleeper='' known=' ' before=' ' alive='' signalled='' stopping='' return_code=null
     clock && started=$now finished=$now
     if [ "$mode" = recover ]; then
         recover

@@ -25,8 +25,8 @@ MOST_CALLS = {
     "POST /containers/create": 1,
     "POST /containers/{id}/start": 1,
     "GET /containers/{id}/json": 3,
-    "POST /containers/{id}/exec": 3,
-    "POST /exec/{id}/start": 3,
+    "POST /containers/{id}/exec": 2,
+    "POST /exec/{id}/start": 2,
     "DELETE /containers/{id}": 1,
 }
 """What one cell asks of a local engine, at most."""

@@ -206,7 +206,8 @@ class CleanupReceipt(Record):
     the harness's wait status (128 + n for signal n), None when there is none. ``timed_out``: the
     supervisor's own deadline expired. ``stopped``: somebody asked for the stop. ``ending_s``: from
     the deadline, or from when the stop was seen, until the last process was gone; None of an end by
-    itself.
+    itself. ``duration_s``: of an end by itself the command's own time, else from the supervisor's
+    start, with which the deadline begins, until the last process was gone.
     """
 
     cleanup_confirmed: bool

@@ -207,13 +207,17 @@ def test_a_close_while_it_runs_stops_it(desk: Desk) -> None:
     assert folders(desk.box) == []
 
 
-@pytest.mark.parametrize("channel", [True, False], ids=["kept shells", "no kept shells"])
+@pytest.mark.parametrize(
+    ("channel", "killing"),
+    [(True, "kill -9 -1"), (True, "pkill -9 -f 'sandbox-channe[l]'"), (False, "kill -9 -1")],
+    ids=["all", "kept shell", "all, without a kept shell"],
+)
 def test_a_harness_that_kills_more_than_its_own_leaves_a_receipt(
-    make: Callable[..., Sandbox], tmp_path: Path, channel: bool
+    make: Callable[..., Sandbox], tmp_path: Path, channel: bool, killing: str
 ) -> None:
     with make("alpine-3.23", user="1000:1000", workdir=WORK, channel=channel) as box:
         desk = Desk(tmp_path, box, lambda: box)
-        desk.harness.script = f"{FINISH}; (sleep 406 &); kill -9 -1; sleep 407"
+        desk.harness.script = f"{FINISH}; (sleep 406 &); {killing}; sleep 407"
         desk.seed()
         response = desk.activate()
         assert response.outcome is not None

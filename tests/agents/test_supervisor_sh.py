@@ -356,6 +356,26 @@ def supervisor_pids(bench: Bench) -> list[int]:
     return [supervisor, runner]
 
 
+def test_the_duration_is_the_commands_however_late_its_end_is_seen(bench: Bench) -> None:
+    began = time.monotonic()
+    _, thread, results = supervised(bench, "until [ -e /tmp/go ]; do sleep 0.1; done")
+    supervisor, runner = supervisor_pids(bench)
+    bench.kill(supervisor, signal="STOP")
+    bench.do("touch", "/tmp/go")
+    while runner in {one.pid for one in bench.box.processes()}:
+        assert time.monotonic() < began + 60, "it does not end"
+        time.sleep(0.02)
+    ended = time.monotonic()
+    time.sleep(1.0)
+    bench.kill(supervisor, signal="CONT")
+    thread.join()
+    bench.do("rm", "/tmp/go")
+    receipt = receipt_of(results)
+    assert (receipt.return_code, receipt.error) == (0, None)
+    assert receipt.duration_s is not None
+    assert 0 < receipt.duration_s <= ended - began
+
+
 @pytest.mark.parametrize("signal", ["TERM", "INT", "HUP"])
 def test_a_signal_to_the_supervisor_stops_everything(bench: Bench, signal: str) -> None:
     _, thread, results = supervised(bench, f"setsid sleep 310 & {STUBBORN}")

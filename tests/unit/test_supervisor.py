@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,8 +19,8 @@ from sandbox.agents.supervisor import (
     check_command,
     parse_receipt,
 )
-from sandbox.errors import ContainerGone, EngineFailure, Unsupported
-from tests.unit.agent_fakes import FolderPlace
+from sandbox.errors import CommandLost, ContainerGone, EngineFailure, Unsupported
+from tests.unit.agent_fakes import FolderPlace, Ran
 
 RECEIPT = {
     "cleanup_confirmed": True,
@@ -135,6 +136,23 @@ def test_a_supervisor_that_cannot_be_written_says_why(place: FolderPlace) -> Non
         Supervisor(place, "/run").install()
     assert raised.value.launched is False
     assert raised.value.cure == "is there space left in /run?"
+
+
+def test_a_shell_that_is_lost_with_the_supervisor_is_settled(
+    place: FolderPlace, supervisor: Supervisor
+) -> None:
+    run = place.exec
+
+    def losing(argv: Sequence[str], **options: Any) -> Ran:
+        if "--recover" in argv:
+            return run(argv, **options)
+        run(["sh", "-c", 'mkdir "$1/claim"; echo 4 >"$1/launched"', "sh", argv[3]], **options)
+        raise CommandLost("its shell has ended")
+
+    place.exec = losing  # type: ignore[method-assign]
+    receipt = supervisor.run(shell("exit 0"), deadline_s=10)
+    assert receipt.error == "the supervisor died and left no receipt"
+    assert receipt.cleanup_confirmed
 
 
 def test_a_folder_is_used_once(supervisor: Supervisor, place: FolderPlace) -> None:

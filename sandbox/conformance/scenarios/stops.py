@@ -17,6 +17,8 @@ from sandbox.evidence.expectations import Ending, StatusRun
 from sandbox.model.script import HoldStep, Script
 
 _HELD = StatusRun(status=0, at_least=0, at_most=1)
+_HELD_AGAIN = StatusRun(status=0, at_least=0, at_most=None)
+"""A harness may end the tool and then ask again, each by a limit of its own before the deadline."""
 _GULP = "dd if=/dev/zero of=/dev/null bs=3000M count=1"
 _EAT = f"(echo 1000 >/proc/self/oom_score_adj; exec {_GULP}) 2>/dev/null"
 _FILL = "dd if=/dev/zero of=/tmp/filler bs=65536 2>/dev/null"
@@ -52,7 +54,7 @@ RUN_TIMEOUT = Scenario(
         "a tool that never ends is stopped with the run by the task's deadline; "
         "nothing of it lives on, and the verifier still grades what is there",
         Ending(
-            exchanges=(ok(1), _HELD),
+            exchanges=(ok(1), _HELD_AGAIN),
             outcomes=STOPPED_SHORT,
             row="rollout",
             reward=0.0,
