@@ -14,7 +14,8 @@ from pydantic import Field, JsonValue, field_validator
 
 from sandbox.agents.response import AgentResponse
 from sandbox.errors import SandboxError, Unsupported
-from sandbox.evidence.records import Gap, Observations, Record
+from sandbox.evidence.observations import Gap, Observations
+from sandbox.evidence.records import Record
 from sandbox.harnesses.base import SandboxPath
 
 Interface = Literal["agent-session", "legacy"]

@@ -12,7 +12,8 @@ from pydantic import ConfigDict, Field, JsonValue
 
 from sandbox.agents.contract import EpisodeId, ModelEndpoint
 from sandbox.agents.response import AgentResponse
-from sandbox.evidence.records import Observations, Record
+from sandbox.evidence.observations import Observations
+from sandbox.evidence.records import Record
 
 SEED_SESSION, VERIFY = "/seed_session", "/verify"
 

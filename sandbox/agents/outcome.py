@@ -32,15 +32,9 @@ from collections.abc import Iterable
 from enum import StrEnum
 
 from sandbox.evidence.capture import capture, is_completed, says_something
-from sandbox.evidence.records import (
-    AgentInvocation,
-    CleanupReceipt,
-    Exchange,
-    InvocationStatus,
-    Observations,
-    Record,
-    TokenUsage,
-)
+from sandbox.evidence.exchanges import Exchange, TokenUsage
+from sandbox.evidence.observations import AgentInvocation, InvocationStatus, Observations
+from sandbox.evidence.records import CleanupReceipt, Record
 
 LOG_TAIL = 2000
 

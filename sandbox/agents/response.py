@@ -11,17 +11,16 @@ from typing import Annotated, Literal
 from pydantic import Field, JsonValue
 
 from sandbox.agents.outcome import Outcome, OutcomeKind
-from sandbox.evidence.records import (
+from sandbox.evidence.exchanges import TokenUsage
+from sandbox.evidence.observations import (
     AgentInvocation,
-    CleanupReceipt,
     ConversationItem,
     MessageItem,
     Observations,
     ReasoningItem,
-    Record,
-    TokenUsage,
     ToolRequestItem,
 )
+from sandbox.evidence.records import CleanupReceipt, Record
 
 
 class OutputText(Record):

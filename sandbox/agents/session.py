@@ -26,11 +26,8 @@ from sandbox.agents.setup import ROOTS, Setup, remove_folder
 from sandbox.agents.snapshot import complete, take_snapshot
 from sandbox.agents.supervisor import Command, SupervisionError, Supervisor
 from sandbox.errors import ContainerGone, NotFound, SandboxError, UsageError
-from sandbox.evidence.records import (
-    Exchange,
-    ModelRef,
-    Observations,
-)
+from sandbox.evidence.exchanges import Exchange
+from sandbox.evidence.observations import ModelRef, Observations
 from sandbox.harnesses.base import Harness, NativeContext
 
 Exchanges = Callable[[EpisodeId], Iterable[Exchange]]

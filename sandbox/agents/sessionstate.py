@@ -10,7 +10,8 @@ from sandbox.agents.outcome import Outcome
 from sandbox.agents.ports import OwnedPlace, Place
 from sandbox.agents.setup import Prepared
 from sandbox.agents.supervisor import Supervisor
-from sandbox.evidence.records import CleanupReceipt, InstallReceipt, Observations
+from sandbox.evidence.observations import Observations
+from sandbox.evidence.records import CleanupReceipt, InstallReceipt
 from sandbox.harnesses.base import LaunchPlan
 
 

@@ -11,14 +11,8 @@ from typing import Literal
 from sandbox.agents.outcome import Outcome, OutcomeKind
 from sandbox.agents.ports import Place
 from sandbox.errors import NotFound, SandboxError
-from sandbox.evidence.records import (
-    CleanupReceipt,
-    Gap,
-    Observations,
-    ResourceUse,
-    SandboxObservation,
-    ToolCall,
-)
+from sandbox.evidence.observations import Gap, Observations, SandboxObservation, ToolCall
+from sandbox.evidence.records import CleanupReceipt, ResourceUse
 
 STREAMS = ("stdout", "stderr")
 _LOG_BYTES = 8192

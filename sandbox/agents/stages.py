@@ -30,7 +30,7 @@ from sandbox.errors import (
     UsageError,
 )
 from sandbox.evidence.expectations import Stage
-from sandbox.evidence.records import Observations
+from sandbox.evidence.observations import Observations
 
 
 @dataclass(frozen=True, kw_only=True)

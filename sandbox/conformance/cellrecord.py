@@ -12,7 +12,7 @@ from sandbox.engine.images import LoadedImage
 from sandbox.errors import EngineFailure, SandboxError, Unsupported
 from sandbox.evidence.assemble import assemble
 from sandbox.evidence.cell import EngineRecord, HarnessPin, ImageRecord, Refusal, WitnessRecord
-from sandbox.evidence.records import Exchange
+from sandbox.evidence.exchanges import Exchange
 from sandbox.evidence.rows import Row
 from sandbox.runtimes.library import Bundle
 

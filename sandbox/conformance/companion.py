@@ -19,7 +19,7 @@ from sandbox.conformance.task import MODEL, Task
 from sandbox.errors import SandboxError
 from sandbox.evidence.capture import MODEL_SERVER, capture
 from sandbox.evidence.cell import Companion
-from sandbox.evidence.records import Exchange
+from sandbox.evidence.exchanges import Exchange
 from sandbox.model.script import Script
 from sandbox.model.server import ModelServer
 

@@ -33,7 +33,8 @@ from sandbox.errors import SandboxError
 from sandbox.evidence.capture import capture, is_rejection
 from sandbox.evidence.cell import PhaseUse, Teardown, VerifierResult, WitnessRecord
 from sandbox.evidence.egress import counted, moments_of
-from sandbox.evidence.records import EgressEvent, Exchange, FileChange
+from sandbox.evidence.exchanges import Exchange
+from sandbox.evidence.records import EgressEvent, FileChange
 from sandbox.model.server import ModelServer
 from sandbox.progress import PlainProgress
 

@@ -10,12 +10,8 @@ from sandbox.engine.counters import without_route
 from sandbox.engine.sandbox import Sandbox
 from sandbox.errors import EngineFailure, NotFound, SandboxError
 from sandbox.evidence.cell import NetworkCounters, VerifierResult, WitnessRecord
-from sandbox.evidence.records import (
-    ScriptReport,
-    Survivor,
-    ToolExpectation,
-    ToolWitness,
-)
+from sandbox.evidence.exchanges import ScriptReport, ToolExpectation, ToolWitness
+from sandbox.evidence.records import Survivor
 from sandbox.model.script import Script
 from sandbox.model.server import ModelServer
 

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from pydantic import JsonValue
 
 from sandbox.evidence.capture import capture, capture_record
+from sandbox.evidence.exchanges import Exchange
 from sandbox.evidence.expectations import Stage
 from sandbox.evidence.join import join
-from sandbox.evidence.records import Exchange, Observations
+from sandbox.evidence.observations import Observations
 from sandbox.evidence.rows import REJECTED, FailureRow, ModelCallCapture, SuccessRow, Trajectory
 from sandbox.evidence.trajectory import trajectory_of
 

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Sequence
 from typing import Literal
 
 from sandbox.evidence import payloads
-from sandbox.evidence.records import CapturedCall, Exchange, ModelRef, ReasoningItem
+from sandbox.evidence.exchanges import CapturedCall, Exchange
+from sandbox.evidence.observations import ModelRef, ReasoningItem
 from sandbox.evidence.rows import CaptureMetrics, ModelCallCapture
 
 MODEL_SERVER = ModelRef(type="responses_api_models", name="scripted_model")

@@ -6,16 +6,9 @@ from typing import Literal, Self
 
 from pydantic import Field, JsonValue, model_validator
 
+from sandbox.evidence.exchanges import ScriptReport, ToolWitness
 from sandbox.evidence.expectations import Expectation
-from sandbox.evidence.records import (
-    EgressSeen,
-    Record,
-    ResourceUse,
-    ScriptReport,
-    Settings,
-    Survivor,
-    ToolWitness,
-)
+from sandbox.evidence.records import EgressSeen, Record, ResourceUse, Settings, Survivor
 
 
 class ServerChoice(Record):

@@ -10,15 +10,9 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import get_args
 
+from sandbox.evidence.exchanges import Exchange
 from sandbox.evidence.folder import CellFiles
-from sandbox.evidence.records import (
-    EgressEvent,
-    EgressPhase,
-    EgressSeen,
-    Exchange,
-    Record,
-    Settings,
-)
+from sandbox.evidence.records import EgressEvent, EgressPhase, EgressSeen, Record, Settings
 from sandbox.evidence.rows import FailureRow
 
 PHASES: tuple[EgressPhase, ...] = get_args(EgressPhase)

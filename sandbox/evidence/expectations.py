@@ -7,7 +7,8 @@ from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
-from sandbox.evidence.records import InvocationStatus, Record
+from sandbox.evidence.observations import InvocationStatus
+from sandbox.evidence.records import Record
 
 RowKind = Literal["rollout", "failure"]
 Capability = Literal["parallel_tools", "subagents", "compaction", "request_deadline"]

@@ -28,13 +28,8 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 from sandbox.errors import CouldNotFindOut, UsageError
 from sandbox.evidence.cell import CellRecord, RunRecord, WitnessRecord
 from sandbox.evidence.celltexts import CellTexts, json_text
-from sandbox.evidence.records import (
-    CleanupReceipt,
-    EgressEvent,
-    Exchange,
-    FileChange,
-    InstallReceipt,
-)
+from sandbox.evidence.exchanges import Exchange
+from sandbox.evidence.records import CleanupReceipt, EgressEvent, FileChange, InstallReceipt
 from sandbox.evidence.rows import FailureRow, Row, SuccessRow
 
 _Model = TypeVar("_Model", bound=BaseModel)

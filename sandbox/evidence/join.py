@@ -19,9 +19,9 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from sandbox.evidence.records import (
+from sandbox.evidence.exchanges import CapturedCall
+from sandbox.evidence.observations import (
     AgentInvocation,
-    CapturedCall,
     ContextCompaction,
     Gap,
     ModelCallRef,

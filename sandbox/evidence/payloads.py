@@ -12,7 +12,7 @@ from typing import Literal, get_args
 
 from pydantic import JsonValue
 
-from sandbox.evidence.records import (
+from sandbox.evidence.observations import (
     ConversationItem,
     MessageItem,
     ReasoningItem,

@@ -11,18 +11,18 @@ from typing import Literal
 
 from pydantic import ConfigDict, Field, JsonValue
 
+from sandbox.evidence.exchanges import CapturedCall
 from sandbox.evidence.expectations import Stage
-from sandbox.evidence.records import (
+from sandbox.evidence.observations import (
     AgentInvocation,
-    CapturedCall,
     ConversationItem,
     Gap,
     ModelCallRef,
     ModelRef,
     Observations,
-    Record,
     ToolStatus,
 )
+from sandbox.evidence.records import Record
 
 REJECTED = "rejected"
 """``failure_kind`` of a graded row whose task the model refused at once."""

@@ -13,14 +13,9 @@ from pydantic import BaseModel
 
 from sandbox.evidence.benches import BenchRecord
 from sandbox.evidence.cell import CellRecord, RunRecord, WitnessRecord
-from sandbox.evidence.records import (
-    CleanupReceipt,
-    EgressEvent,
-    Exchange,
-    FileChange,
-    InstallReceipt,
-    Observations,
-)
+from sandbox.evidence.exchanges import Exchange
+from sandbox.evidence.observations import Observations
+from sandbox.evidence.records import CleanupReceipt, EgressEvent, FileChange, InstallReceipt
 from sandbox.evidence.results import CellVerdicts, RunVerdicts
 from sandbox.evidence.rows import FailureRow, SuccessRow
 

@@ -14,17 +14,16 @@ from pydantic import JsonValue
 
 from sandbox.evidence import payloads
 from sandbox.evidence.egress import destination, way
+from sandbox.evidence.exchanges import Exchange
 from sandbox.evidence.folder import CellFiles
-from sandbox.evidence.records import (
+from sandbox.evidence.observations import (
     ConversationItem,
-    EgressEvent,
-    Exchange,
     MessageItem,
-    Record,
     ToolCall,
     ToolRequestItem,
     ToolResultItem,
 )
+from sandbox.evidence.records import EgressEvent, Record
 from sandbox.evidence.rows import FailureRow
 
 EventKind = Literal["phase", "exchange", "tool", "egress", "end"]

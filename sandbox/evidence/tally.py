@@ -7,7 +7,7 @@ import json
 
 from pydantic import JsonValue
 
-from sandbox.evidence.records import Exchange
+from sandbox.evidence.exchanges import Exchange
 from sandbox.evidence.unicode import storable
 
 

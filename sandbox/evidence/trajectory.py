@@ -11,15 +11,14 @@ from collections.abc import Iterable, Sequence
 
 from sandbox.evidence import payloads
 from sandbox.evidence.capture import is_completed
+from sandbox.evidence.exchanges import CapturedCall, TokenUsage
 from sandbox.evidence.join import Join, invocations_of, join, reference
-from sandbox.evidence.records import (
+from sandbox.evidence.observations import (
     AgentInvocation,
-    CapturedCall,
     ContextCompaction,
     ConversationItem,
     Observations,
     ReasoningItem,
-    TokenUsage,
     ToolCall,
     ToolResultItem,
 )

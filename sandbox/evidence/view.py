@@ -9,21 +9,12 @@ from typing import TypeVar
 
 from sandbox.evidence.capture import capture, is_completed, says_something
 from sandbox.evidence.cell import CellRecord, WitnessRecord
+from sandbox.evidence.exchanges import CapturedCall, Exchange, ToolWitness
 from sandbox.evidence.expectations import Ending, Expectation
 from sandbox.evidence.folder import CellFiles
 from sandbox.evidence.join import invocations_of
-from sandbox.evidence.records import (
-    AgentInvocation,
-    CapturedCall,
-    CleanupReceipt,
-    EgressEvent,
-    Exchange,
-    InstallReceipt,
-    Observations,
-    ToolCall,
-    ToolResultItem,
-    ToolWitness,
-)
+from sandbox.evidence.observations import AgentInvocation, Observations, ToolCall, ToolResultItem
+from sandbox.evidence.records import CleanupReceipt, EgressEvent, InstallReceipt
 from sandbox.evidence.rows import FailureRow, Row, SuccessRow
 from sandbox.evidence.verdict import MissingEvidence
 

@@ -10,7 +10,8 @@ from typing import Annotated, Literal, Protocol, runtime_checkable
 
 from pydantic import AfterValidator, Field, JsonValue, field_validator, model_validator
 
-from sandbox.evidence.records import ModelRef, Observations, Record
+from sandbox.evidence.observations import ModelRef, Observations
+from sandbox.evidence.records import Record
 
 Dialect = Literal["responses", "chat", "messages"]
 Platform = Literal["linux-x64-gnu", "linux-x64-musl", "linux-arm64-gnu", "linux-arm64-musl"]

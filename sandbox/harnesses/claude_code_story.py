@@ -7,7 +7,7 @@ from collections import Counter
 
 from pydantic import JsonValue
 
-from sandbox.evidence.records import ContextCompaction, MessageItem, ReasoningItem
+from sandbox.evidence.observations import ContextCompaction, MessageItem, ReasoningItem
 from sandbox.harnesses.base import NativeContext
 from sandbox.harnesses.claude_code_rows import Message, Row, Transcript
 from sandbox.harnesses.claude_code_tools import (

@@ -14,13 +14,7 @@ from typing import Literal
 
 from pydantic import Field, JsonValue
 
-from sandbox.evidence.records import (
-    Gap,
-    ToolCall,
-    ToolRequestItem,
-    ToolResultItem,
-    ToolStatus,
-)
+from sandbox.evidence.observations import Gap, ToolCall, ToolRequestItem, ToolResultItem, ToolStatus
 from sandbox.harnesses.claude_code_rows import Part
 from sandbox.harnesses.native import TOOL_OUTCOME_UNAVAILABLE, TOOL_TIMING_UNAVAILABLE, short
 

@@ -9,7 +9,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from sandbox.evidence.records import AgentInvocation, Gap, InvocationStatus, Observations, ToolCall
+from sandbox.evidence.observations import (
+    AgentInvocation,
+    Gap,
+    InvocationStatus,
+    Observations,
+    ToolCall,
+)
 from sandbox.harnesses.base import NativeContext
 from sandbox.harnesses.claude_code_rows import read_transcript
 from sandbox.harnesses.claude_code_stdout import Outcome, StdoutFacts, api_error, read_stdout

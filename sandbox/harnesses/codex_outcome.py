@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from pydantic import JsonValue
 
-from sandbox.evidence.records import InvocationStatus
+from sandbox.evidence.observations import InvocationStatus
 from sandbox.harnesses.codex_rollout import TaskComplete, TurnAborted
 from sandbox.harnesses.native import short
 

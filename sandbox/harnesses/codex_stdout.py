@@ -7,7 +7,7 @@ from pathlib import Path
 
 from pydantic import JsonValue
 
-from sandbox.evidence.records import Gap, InvocationStatus
+from sandbox.evidence.observations import Gap, InvocationStatus
 from sandbox.harnesses.native import find_files, json_lines, short
 
 

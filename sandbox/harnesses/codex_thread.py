@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from sandbox.evidence.records import (
+from sandbox.evidence.observations import (
     ContextCompaction,
     MessageItem,
     ModelCallRef,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from sandbox.evidence.records import Gap, ToolCall, ToolResultItem, ToolStatus
+from sandbox.evidence.observations import Gap, ToolCall, ToolResultItem, ToolStatus
 from sandbox.harnesses.codex_rollout import CallOutput, Item, ItemCompleted
 from sandbox.harnesses.native import TOOL_OUTCOME_UNAVAILABLE
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from sandbox.evidence.records import (
+from sandbox.evidence.observations import (
     AgentInvocation,
     Gap,
     InvocationStatus,

@@ -23,7 +23,7 @@ from importlib import resources
 from pathlib import Path
 
 from sandbox.errors import UsageError
-from sandbox.evidence.records import Observations
+from sandbox.evidence.observations import Observations
 from sandbox.harnesses.base import (
     Capabilities,
     LaunchContext,

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from pydantic import JsonValue
 
-from sandbox.evidence.records import Gap
+from sandbox.evidence.observations import Gap
 from sandbox.harnesses.native import find_files, json_lines, seconds
 
 _Entry = Mapping[str, JsonValue]

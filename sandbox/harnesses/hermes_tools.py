@@ -11,13 +11,7 @@ from dataclasses import dataclass
 
 from pydantic import JsonValue
 
-from sandbox.evidence.records import (
-    Gap,
-    ToolCall,
-    ToolRequestItem,
-    ToolResultItem,
-    ToolStatus,
-)
+from sandbox.evidence.observations import Gap, ToolCall, ToolRequestItem, ToolResultItem, ToolStatus
 from sandbox.harnesses.hermes_database import MessageRow
 from sandbox.harnesses.hermes_journal import ToolTimes
 from sandbox.harnesses.native import (

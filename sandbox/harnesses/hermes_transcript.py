@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from sandbox.evidence.records import (
+from sandbox.evidence.observations import (
     AgentInvocation,
     ContextCompaction,
     ConversationItem,

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from sandbox.evidence.records import Observations
+from sandbox.evidence.observations import Observations
 from sandbox.harnesses import toml
 from sandbox.harnesses.base import Capabilities, Harness, LaunchContext, LaunchPlan, NativeContext
 

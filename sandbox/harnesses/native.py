@@ -10,7 +10,7 @@ from pathlib import Path
 
 from pydantic import JsonValue
 
-from sandbox.evidence.records import Gap
+from sandbox.evidence.observations import Gap
 
 UNPARSEABLE = "agent_artifact_record_unparseable"
 ARTIFACT_UNAVAILABLE = "agent_artifact_unavailable"
@@ -39,17 +39,22 @@ def find_files(native: Path, pattern: str) -> list[Path]:
 def json_lines(path: Path) -> Iterator[tuple[int, JsonValue | Gap]]:
     """Yield each line's number and value; a line that is no JSON yields a gap instead."""
     with path.open("rb") as lines:
-        for number, line in enumerate(lines, start=1):
-            if line.strip():
-                yield number, _json_line(line, f"{path.name}:{number}")
+        number = 0
+        while line := lines.readline():
+            number += 1
+            if not line.isspace():
+                holder = [line]
+                del line  # one may be all that a command printed: not to be there twice
+                yield number, _json_line(holder, f"{path.name}:{number}")
 
 
-def _json_line(line: bytes, where: str) -> JsonValue | Gap:
-    if not line.endswith(b"\n"):
+def _json_line(holder: list[bytes], where: str) -> JsonValue | Gap:
+    """Read the line that is taken out of its holder."""
+    if not holder[0].endswith(b"\n"):
         # A whole record ends its line; half of one may be valid JSON too (``12`` of ``123``).
         return unparseable(f"{where}: the line does not end")
     try:
-        value = json_value(line.decode("utf-8"))
+        value = json_value(holder.pop().decode("utf-8"))
     except (ValueError, RecursionError) as error:
         return unparseable(f"{where}: {error}")
     return value

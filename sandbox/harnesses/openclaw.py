@@ -16,7 +16,7 @@ import math
 import uuid
 from pathlib import Path
 
-from sandbox.evidence.records import Observations
+from sandbox.evidence.observations import Observations
 from sandbox.harnesses.base import (
     Capabilities,
     LaunchContext,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from sandbox.evidence.records import (
+from sandbox.evidence.observations import (
     ContextCompaction,
     ConversationItem,
     Gap,

@@ -12,13 +12,7 @@ from dataclasses import dataclass
 
 from pydantic import JsonValue
 
-from sandbox.evidence.records import (
-    Gap,
-    ToolCall,
-    ToolRequestItem,
-    ToolResultItem,
-    ToolStatus,
-)
+from sandbox.evidence.observations import Gap, ToolCall, ToolRequestItem, ToolResultItem, ToolStatus
 from sandbox.harnesses.native import (
     TOOL_OUTCOME_UNAVAILABLE,
     TOOL_TIMING_UNAVAILABLE,

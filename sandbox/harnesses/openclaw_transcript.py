@@ -10,12 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from sandbox.evidence.records import (
-    AgentInvocation,
-    Gap,
-    InvocationStatus,
-    Observations,
-)
+from sandbox.evidence.observations import AgentInvocation, Gap, InvocationStatus, Observations
 from sandbox.harnesses.base import NativeContext
 from sandbox.harnesses.native import OUTCOME_UNAVAILABLE, TRANSCRIPT_UNAVAILABLE, find_files
 from sandbox.harnesses.openclaw_session import read_session

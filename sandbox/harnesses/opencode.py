@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from sandbox.evidence.records import Observations
+from sandbox.evidence.observations import Observations
 from sandbox.harnesses.base import Capabilities, LaunchContext, LaunchPlan, NativeContext
 from sandbox.harnesses.environment import divide
 from sandbox.harnesses.opencode_launch import (

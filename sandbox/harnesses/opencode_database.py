@@ -10,7 +10,7 @@ from typing import Annotated, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
-from sandbox.evidence.records import Gap
+from sandbox.evidence.observations import Gap
 from sandbox.harnesses.native import json_value, seconds, unparseable
 from sandbox.harnesses.sqlite_copy import MOST_STEPS, add_row, opened_copy
 

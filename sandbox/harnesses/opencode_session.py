@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from pydantic import JsonValue
 
-from sandbox.evidence.records import (
+from sandbox.evidence.observations import (
     AgentInvocation,
     ContextCompaction,
     ConversationItem,

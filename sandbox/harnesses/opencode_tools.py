@@ -11,13 +11,7 @@ import json
 
 from pydantic import JsonValue
 
-from sandbox.evidence.records import (
-    Gap,
-    ToolCall,
-    ToolRequestItem,
-    ToolResultItem,
-    ToolStatus,
-)
+from sandbox.evidence.observations import Gap, ToolCall, ToolRequestItem, ToolResultItem, ToolStatus
 from sandbox.harnesses.native import (
     TOOL_OUTCOME_UNAVAILABLE,
     TOOL_TIMING_UNAVAILABLE,

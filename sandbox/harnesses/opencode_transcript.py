@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 from pathlib import Path
 
-from sandbox.evidence.records import (
+from sandbox.evidence.observations import (
     AgentInvocation,
     Gap,
     InvocationStatus,

@@ -14,7 +14,7 @@ from typing import Annotated, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError
 
-from sandbox.evidence.records import Gap
+from sandbox.evidence.observations import Gap
 from sandbox.harnesses.native import json_lines, unparseable
 
 Milliseconds = Annotated[float, Field(ge=0, le=1e15, allow_inf_nan=False)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from sandbox.evidence.records import ContextCompaction, MessageItem, ReasoningItem
+from sandbox.evidence.observations import ContextCompaction, MessageItem, ReasoningItem
 from sandbox.harnesses.base import NativeContext
 from sandbox.harnesses.native import DUPLICATE_TOOL_CALL, TOOL_RESULT_UNOWNED
 from sandbox.harnesses.pi_session import (

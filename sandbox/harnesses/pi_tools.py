@@ -10,13 +10,7 @@ import json
 import re
 from dataclasses import dataclass
 
-from sandbox.evidence.records import (
-    Gap,
-    ToolCall,
-    ToolRequestItem,
-    ToolResultItem,
-    ToolStatus,
-)
+from sandbox.evidence.observations import Gap, ToolCall, ToolRequestItem, ToolResultItem, ToolStatus
 from sandbox.harnesses.native import (
     TOOL_OUTCOME_UNAVAILABLE,
     TOOL_TIMING_UNAVAILABLE,

@@ -9,7 +9,13 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from sandbox.evidence.records import AgentInvocation, Gap, InvocationStatus, Observations, ToolCall
+from sandbox.evidence.observations import (
+    AgentInvocation,
+    Gap,
+    InvocationStatus,
+    Observations,
+    ToolCall,
+)
 from sandbox.harnesses.base import NativeContext
 from sandbox.harnesses.native import (
     OUTCOME_UNAVAILABLE,

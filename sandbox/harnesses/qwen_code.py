@@ -19,7 +19,7 @@ import json
 import uuid
 from pathlib import Path
 
-from sandbox.evidence.records import Observations
+from sandbox.evidence.observations import Observations
 from sandbox.harnesses.base import (
     Capabilities,
     LaunchContext,

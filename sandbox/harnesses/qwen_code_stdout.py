@@ -7,7 +7,8 @@ from pathlib import Path
 
 from pydantic import JsonValue
 
-from sandbox.evidence.records import Gap, InvocationStatus, Record
+from sandbox.evidence.observations import Gap, InvocationStatus
+from sandbox.evidence.records import Record
 from sandbox.harnesses.native import find_files, json_lines
 
 _API_ERROR = re.compile(r"\[API Error: (\d{3})\b")

@@ -5,11 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from sandbox.evidence.records import (
-    ContextCompaction,
-    MessageItem,
-    ReasoningItem,
-)
+from sandbox.evidence.observations import ContextCompaction, MessageItem, ReasoningItem
 from sandbox.harnesses.base import NativeContext
 from sandbox.harnesses.native import DUPLICATE_TOOL_CALL, TOOL_RESULT_UNOWNED
 from sandbox.harnesses.qwen_code_session import (

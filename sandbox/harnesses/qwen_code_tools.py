@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from pydantic import ValidationError
 
-from sandbox.evidence.records import Gap, ToolCall, ToolRequestItem, ToolResultItem, ToolStatus
+from sandbox.evidence.observations import Gap, ToolCall, ToolRequestItem, ToolResultItem, ToolStatus
 from sandbox.harnesses.native import (
     TOOL_OUTCOME_UNAVAILABLE,
     TOOL_TIMING_UNAVAILABLE,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from sandbox.evidence.records import AgentInvocation, Gap, InvocationStatus, Observations
+from sandbox.evidence.observations import AgentInvocation, Gap, InvocationStatus, Observations
 from sandbox.harnesses.base import NativeContext
 from sandbox.harnesses.native import OUTCOME_UNAVAILABLE, TRANSCRIPT_UNAVAILABLE, find_files
 from sandbox.harnesses.qwen_code_session import Session, read_meta, read_session

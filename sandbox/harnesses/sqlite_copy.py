@@ -18,7 +18,7 @@ from typing import TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from sandbox.evidence.records import Gap
+from sandbox.evidence.observations import Gap
 from sandbox.harnesses.native import unparseable
 
 MOST_STEPS = 1_000

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
-from sandbox.evidence.records import ContextCompaction, ConversationItem, Gap, ModelCallRef
+from sandbox.evidence.observations import ContextCompaction, ConversationItem, Gap, ModelCallRef
 from sandbox.harnesses.base import NativeContext
 from sandbox.harnesses.native import short
 

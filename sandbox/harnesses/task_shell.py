@@ -11,7 +11,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from sandbox.evidence.records import Gap
+from sandbox.evidence.observations import Gap
 from sandbox.harnesses.base import PlannedFile
 from sandbox.harnesses.environment import DEFAULT_PATH, divide
 from sandbox.harnesses.native import ARTIFACT_UNAVAILABLE, find_files

@@ -10,7 +10,7 @@ from typing import Literal
 
 from pydantic import JsonValue
 
-from sandbox.evidence.records import Exchange, TokenUsage
+from sandbox.evidence.exchanges import Exchange, TokenUsage
 
 SECRET_HEADERS = frozenset(
     {"authorization", "proxy-authorization", "x-api-key", "api-key", "x-goog-api-key", "cookie"}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-from sandbox.evidence.records import TokenUsage
+from sandbox.evidence.exchanges import TokenUsage
 from sandbox.model.body import parse_body
 from sandbox.model.capture import Draft
 from sandbox.model.delivery import Pause, bend, json_moves, reply_moves, whole_moves

@@ -12,7 +12,7 @@ from typing import Literal, Protocol
 
 from pydantic import JsonValue
 
-from sandbox.evidence.records import TokenUsage
+from sandbox.evidence.exchanges import TokenUsage
 
 JsonObject = dict[str, JsonValue]
 

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 
-from sandbox.evidence.records import ScriptReport
+from sandbox.evidence.exchanges import ScriptReport
 from sandbox.model.dialect import Ask, Call
 from sandbox.model.polling import pending_poll
 from sandbox.model.script import (

@@ -12,7 +12,7 @@ from typing import Literal
 
 from pydantic import JsonValue
 
-from sandbox.evidence.records import TokenUsage
+from sandbox.evidence.exchanges import TokenUsage
 from sandbox.model.dialect import (
     Ask,
     AskInvalid,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from sandbox.evidence.records import TokenUsage
+from sandbox.evidence.exchanges import TokenUsage
 from sandbox.model.dialect import Call, JsonObject, Reply
 
 

@@ -13,7 +13,8 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from sandbox.evidence.records import Record, ToolExpectation
+from sandbox.evidence.exchanges import ToolExpectation
+from sandbox.evidence.records import Record
 from sandbox.model.faults import Fault
 
 

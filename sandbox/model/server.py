@@ -17,7 +17,7 @@ import uvicorn
 from starlette.types import Scope
 
 from sandbox.errors import CouldNotFindOut
-from sandbox.evidence.records import Exchange, ScriptReport
+from sandbox.evidence.exchanges import Exchange, ScriptReport
 from sandbox.model.app import ModelApp
 from sandbox.model.capture import Capture
 from sandbox.model.director import Director

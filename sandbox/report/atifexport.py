@@ -16,10 +16,10 @@ from pydantic import JsonValue
 
 from sandbox.evidence import payloads
 from sandbox.evidence.cell import CellRecord
+from sandbox.evidence.exchanges import CapturedCall
 from sandbox.evidence.folder import CellFiles
-from sandbox.evidence.records import (
+from sandbox.evidence.observations import (
     AgentInvocation,
-    CapturedCall,
     ConversationItem,
     MessageItem,
     ToolRequestItem,

@@ -32,7 +32,7 @@ from sandbox.agents.places import LocalPlaces
 from sandbox.agents.response import AgentResponse
 from sandbox.agents.session import Options, SupervisedAgent
 from sandbox.errors import ContainerGone, CouldNotFindOut, EngineFailure, InstallError, NotFound
-from sandbox.evidence.records import AgentInvocation, SandboxObservation, ToolCall
+from sandbox.evidence.observations import AgentInvocation, SandboxObservation, ToolCall
 from sandbox.runtimes.needs import Needs
 from tests.unit.agent_fakes import (
     FakeRuntimes,

@@ -31,7 +31,8 @@ from sandbox.engine.client import Engine
 from sandbox.engine.limits import Limits
 from sandbox.engine.sandbox import Sandbox
 from sandbox.errors import ContainerGone, EngineFailure, SandboxError
-from sandbox.evidence.records import InstallReceipt, SandboxObservation
+from sandbox.evidence.observations import SandboxObservation
+from sandbox.evidence.records import InstallReceipt
 from sandbox.runtimes.library import Bundle
 from tests.unit.agent_fakes import FakeRuntimes, ScriptHarness
 

@@ -7,24 +7,21 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from sandbox.evidence.cell import VerifierResult
+from sandbox.evidence.exchanges import Exchange
 from sandbox.evidence.folder import CellFiles
-from sandbox.evidence.records import (
+from sandbox.evidence.observations import (
     AgentInvocation,
     ContextCompaction,
-    EgressEvent,
-    Exchange,
     Gap,
     InvocationStatus,
     ModelCallRef,
     Observations,
-    Record,
-    Survivor,
     ToolCall,
     ToolRequestItem,
     ToolResultItem,
     ToolStatus,
-    VersionCheck,
 )
+from sandbox.evidence.records import EgressEvent, Record, Survivor, VersionCheck
 from sandbox.evidence.rows import FailureRow, SuccessRow
 from sandbox.evidence.tally import digest_of
 from tests.broken.goodcells import SESSION, START, good, rejoined

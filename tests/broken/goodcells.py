@@ -27,29 +27,28 @@ from sandbox.evidence.cell import (
     VerifierResult,
     WitnessRecord,
 )
+from sandbox.evidence.exchanges import Exchange, ScriptReport, TokenUsage, ToolWitness
 from sandbox.evidence.expectations import Expectation
 from sandbox.evidence.folder import CellFiles, write_cell
-from sandbox.evidence.records import (
+from sandbox.evidence.observations import (
     AgentInvocation,
-    CleanupReceipt,
     ContextCompaction,
     ConversationItem,
-    Exchange,
-    FileChange,
-    InstallReceipt,
     InvocationStatus,
     MessageItem,
     Observations,
     ReasoningItem,
-    ResourceUse,
-    ScriptReport,
-    Survivor,
-    TokenUsage,
     ToolCall,
     ToolRequestItem,
     ToolResultItem,
     ToolStatus,
-    ToolWitness,
+)
+from sandbox.evidence.records import (
+    CleanupReceipt,
+    FileChange,
+    InstallReceipt,
+    ResourceUse,
+    Survivor,
     VersionCheck,
 )
 from sandbox.evidence.tally import digest_of

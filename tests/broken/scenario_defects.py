@@ -5,22 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from sandbox.evidence.cell import VerifierResult
+from sandbox.evidence.exchanges import CapturedCall, Exchange, TokenUsage
 from sandbox.evidence.folder import CellFiles
-from sandbox.evidence.records import (
+from sandbox.evidence.observations import (
     AgentInvocation,
-    CapturedCall,
     ContextCompaction,
-    Exchange,
     InvocationStatus,
     MessageItem,
     ReasoningItem,
-    Record,
-    Survivor,
-    TokenUsage,
     ToolCall,
     ToolResultItem,
     ToolStatus,
 )
+from sandbox.evidence.records import Record, Survivor
 from sandbox.evidence.rows import REJECTED, TokenStats
 from tests.broken.defects import (
     Defect,

@@ -7,16 +7,16 @@ from collections.abc import Callable
 import pytest
 
 from sandbox.evidence.checks import CHECKS
+from sandbox.evidence.exchanges import Exchange
 from sandbox.evidence.folder import CellFiles
-from sandbox.evidence.records import (
+from sandbox.evidence.observations import (
     AgentInvocation,
-    Exchange,
     Gap,
     InvocationStatus,
-    Record,
     ToolCall,
     ToolStatus,
 )
+from sandbox.evidence.records import Record
 from sandbox.evidence.verdict import Status
 from sandbox.evidence.view import UNPARSEABLE, CellEvidence
 from tests.broken.defects import (

@@ -14,7 +14,7 @@ from sandbox.evidence.cell import AgentRecord
 from sandbox.evidence.checks import CHECKS
 from sandbox.evidence.folder import CellFiles
 from sandbox.evidence.judge import judge
-from sandbox.evidence.records import Gap
+from sandbox.evidence.observations import Gap
 from sandbox.evidence.results import CellResult, CellState
 from sandbox.evidence.verdict import Status
 from tests.broken.defects import DEFECTS as COMMON

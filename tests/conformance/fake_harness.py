@@ -19,7 +19,7 @@ from typing import Literal
 
 from sandbox.conformance.scenario import Scenario
 from sandbox.engine.facts import ImageFacts
-from sandbox.evidence.records import (
+from sandbox.evidence.observations import (
     AgentInvocation,
     InvocationStatus,
     MessageItem,

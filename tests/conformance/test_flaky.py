@@ -18,7 +18,7 @@ from sandbox.conformance.world import World
 from sandbox.engine.client import Engine
 from sandbox.evidence.cell import CellRecord
 from sandbox.evidence.folder import cell_folder
-from sandbox.evidence.records import Observations
+from sandbox.evidence.observations import Observations
 from sandbox.harnesses.base import LaunchContext, LaunchPlan, NativeContext
 from sandbox.progress import PlainProgress
 from sandbox.runtimes.library import RuntimeLibrary

@@ -18,7 +18,7 @@ from starlette.types import Message
 
 from sandbox.conformance.conditions import YEAR_S
 from sandbox.errors import CouldNotFindOut
-from sandbox.evidence.records import Exchange
+from sandbox.evidence.exchanges import Exchange
 from sandbox.evidence.tally import digest_of
 from sandbox.model.app import ModelApp
 from sandbox.model.capture import Capture

@@ -13,7 +13,7 @@ from sandbox.cli import main
 from sandbox.conformance.estimate import Estimates
 from sandbox.conformance.shard import Shard, sharded
 from sandbox.evidence.costs import CellCost
-from sandbox.evidence.records import Exchange
+from sandbox.evidence.exchanges import Exchange
 from sandbox.evidence.tally import digest_of
 from sandbox.report.details import unpack
 from tests.scale.synthetic import make_run, synthetic_plan

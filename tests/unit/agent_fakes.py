@@ -14,17 +14,16 @@ from pathlib import Path
 from sandbox.engine.archive import PutFile
 from sandbox.engine.facts import ImageFacts
 from sandbox.errors import ContainerGone, InstallError, NotFound, SandboxError, Unsupported
-from sandbox.evidence.records import (
+from sandbox.evidence.observations import (
     AgentInvocation,
-    InstallReceipt,
     InvocationStatus,
     MessageItem,
     ModelCallRef,
     Observations,
-    ResourceUse,
     ToolCall,
     ToolStatus,
 )
+from sandbox.evidence.records import InstallReceipt, ResourceUse
 from sandbox.harnesses.base import (
     Capabilities,
     LaunchContext,

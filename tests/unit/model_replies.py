@@ -2,7 +2,7 @@
 
 from hypothesis import strategies as st
 
-from sandbox.evidence.records import TokenUsage
+from sandbox.evidence.exchanges import TokenUsage
 from sandbox.model.dialect import Call, Reply
 
 ids = st.text("abcdefghijklmnopqrstuvwxyz0123456789", min_size=1, max_size=12)

@@ -18,7 +18,7 @@ from sandbox.agents.contract import (
     TaskId,
 )
 from sandbox.agents.response import AgentResponse
-from sandbox.evidence.records import Observations
+from sandbox.evidence.observations import Observations
 
 ENDPOINT = ModelEndpoint(base_url="http://127.0.0.1:1/v1", api_key="k", model="m")
 

@@ -11,17 +11,17 @@ import pytest
 from sandbox.evidence.cell import HarnessPin, VerifierResult
 from sandbox.evidence.checks import CHECKS
 from sandbox.evidence.checks.check import check
+from sandbox.evidence.exchanges import Exchange
 from sandbox.evidence.expectations import StatusRun
 from sandbox.evidence.folder import CellFiles
-from sandbox.evidence.records import (
+from sandbox.evidence.observations import (
     AgentInvocation,
-    EgressEvent,
-    Exchange,
     Gap,
     InvocationStatus,
     ToolResultItem,
     ToolStatus,
 )
+from sandbox.evidence.records import EgressEvent
 from sandbox.evidence.verdict import MissingEvidence, Outcome, Status, Tier, Verdict, judged_by
 from sandbox.evidence.view import CellEvidence
 from tests.broken import defects

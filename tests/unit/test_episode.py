@@ -32,7 +32,7 @@ from sandbox.errors import (
     IntegrityError,
     UsageError,
 )
-from sandbox.evidence.records import Observations
+from sandbox.evidence.observations import Observations
 
 EPISODE = Episode(
     agent_session_id="s",

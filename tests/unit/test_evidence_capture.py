@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from sandbox.evidence.capture import capture, capture_record, error_category, is_completed
-from sandbox.evidence.records import Exchange
+from sandbox.evidence.exchanges import Exchange
 from sandbox.evidence.tally import canonical, digest, digest_of
 
 

@@ -22,7 +22,7 @@ from sandbox.evidence.folder import (
     write_cell,
     write_run,
 )
-from sandbox.evidence.records import InvocationStatus
+from sandbox.evidence.observations import InvocationStatus
 from sandbox.evidence.tally import digest_of
 from tests.broken.goodcells import good, write
 

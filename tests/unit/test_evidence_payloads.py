@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from pydantic import JsonValue
 
 from sandbox.evidence import payloads
-from sandbox.evidence.records import (
+from sandbox.evidence.observations import (
     MessageItem,
     ReasoningItem,
     ToolRequestItem,

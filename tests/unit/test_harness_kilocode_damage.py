@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sandbox.evidence.records import AgentInvocation, Observations, ToolCall, ToolStatus
+from sandbox.evidence.observations import AgentInvocation, Observations, ToolCall, ToolStatus
 from sandbox.harnesses.base import NativeContext
 from sandbox.harnesses.kilocode import KILOCODE
 from tests.fixtures.native.recorded import make_database

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sandbox.evidence.records import AgentInvocation, InvocationStatus, Observations, ToolCall
+from sandbox.evidence.observations import AgentInvocation, InvocationStatus, Observations, ToolCall
 from sandbox.harnesses.base import NativeContext
 from sandbox.harnesses.openclaw import OPENCLAW
 from tests.fixtures.native.recorded import HERE

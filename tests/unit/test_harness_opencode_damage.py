@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sandbox.evidence.records import InvocationStatus, Observations
+from sandbox.evidence.observations import InvocationStatus, Observations
 from sandbox.harnesses.base import NativeContext
 from sandbox.harnesses.native import find_files, json_value
 from sandbox.harnesses.opencode import OPENCODE

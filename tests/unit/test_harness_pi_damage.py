@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sandbox.evidence.records import (
+from sandbox.evidence.observations import (
     AgentInvocation,
     InvocationStatus,
     Observations,

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from sandbox.evidence.records import (
+from sandbox.evidence.observations import (
     ContextCompaction,
     InvocationStatus,
     MessageItem,

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sandbox.evidence.capture import MODEL_SERVER
+from sandbox.evidence.exchanges import CapturedCall
 from sandbox.evidence.join import (
     AMBIGUOUS,
     CONFLICT,
@@ -21,9 +22,8 @@ from sandbox.evidence.join import (
     join,
     unowned_calls,
 )
-from sandbox.evidence.records import (
+from sandbox.evidence.observations import (
     AgentInvocation,
-    CapturedCall,
     ContextCompaction,
     Gap,
     InvocationStatus,

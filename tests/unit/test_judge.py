@@ -14,7 +14,7 @@ from sandbox.evidence.cell import Refusal, RunRecord
 from sandbox.evidence.checks import CHECKS
 from sandbox.evidence.folder import CellFiles, attempt_folder, cell_folder, write_run
 from sandbox.evidence.judge import judge, sources, write_verdicts
-from sandbox.evidence.records import ToolStatus
+from sandbox.evidence.observations import ToolStatus
 from sandbox.evidence.results import CellState, CellVerdicts, RunVerdicts
 from sandbox.evidence.verdict import Status, Tier
 from tests.broken.defects import tool_status, with_cell, with_observed, with_witness

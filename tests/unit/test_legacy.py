@@ -17,7 +17,7 @@ from sandbox.agents.legacyepisode import Order, run_legacy_episode
 from sandbox.agents.response import AgentResponse, ResponseError
 from sandbox.agents.stages import Episode, EpisodeResult
 from sandbox.errors import CouldNotFindOut, EngineFailure
-from sandbox.evidence.records import Observations
+from sandbox.evidence.observations import Observations
 from tests.unit.session_fakes import FakeAgent, Held, close_request, seed_request
 
 EPISODE = Episode(

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from sandbox.evidence.records import TokenUsage
+from sandbox.evidence.exchanges import TokenUsage
 from sandbox.model.chat import Chat
 from sandbox.model.delivery import (
     Data,

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sandbox.evidence.records import TokenUsage
+from sandbox.evidence.exchanges import TokenUsage
 from sandbox.model.dialect import AskInvalid, Call, Reply
 from sandbox.model.messages import Messages
 from sandbox.model.sse import json_events

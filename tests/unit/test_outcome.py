@@ -17,16 +17,14 @@ from sandbox.agents.outcome import (
     native_facts,
     outcome_of,
 )
-from sandbox.evidence.records import (
+from sandbox.evidence.exchanges import Exchange, TokenUsage
+from sandbox.evidence.observations import (
     AgentInvocation,
-    CleanupReceipt,
-    Exchange,
     InvocationStatus,
     ModelCallRef,
     Observations,
-    Survivor,
-    TokenUsage,
 )
+from sandbox.evidence.records import CleanupReceipt, Survivor
 
 K = OutcomeKind
 

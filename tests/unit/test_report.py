@@ -17,7 +17,7 @@ from sandbox.evidence.cell import Refusal, RunRecord
 from sandbox.evidence.checks import CHECKS
 from sandbox.evidence.folder import CellFiles, write_run
 from sandbox.evidence.judge import judge, judge_cell
-from sandbox.evidence.records import ToolStatus
+from sandbox.evidence.observations import ToolStatus
 from sandbox.evidence.repeats import settle
 from sandbox.evidence.results import CellResult, RunVerdicts, StaleEntry, tally
 from sandbox.evidence.view import CellEvidence

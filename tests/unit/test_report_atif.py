@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from sandbox.cli import main
 from sandbox.evidence.folder import CellFiles
-from sandbox.evidence.records import AgentInvocation, InvocationStatus
+from sandbox.evidence.observations import AgentInvocation, InvocationStatus
 from sandbox.evidence.rows import TrajectoryTurn
 from sandbox.report.atif import (
     Agent,

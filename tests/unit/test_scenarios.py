@@ -11,7 +11,7 @@ from sandbox.conformance.profiles import PROFILES
 from sandbox.conformance.scenario import Scenario, home_note, marker, probe
 from sandbox.conformance.scenarios import SCENARIOS
 from sandbox.evidence.expectations import Ending, Expectation, StatusRun
-from sandbox.evidence.records import InvocationStatus
+from sandbox.evidence.observations import InvocationStatus
 from sandbox.harnesses.base import Capabilities
 from sandbox.model.script import ToolStep
 

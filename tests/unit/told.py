@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sandbox.evidence.records import AgentInvocation, Observations, ToolCall, ToolResultItem
+from sandbox.evidence.observations import AgentInvocation, Observations, ToolCall, ToolResultItem
 
 
 def invocations(told: Observations) -> list[AgentInvocation]:

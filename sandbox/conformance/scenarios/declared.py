@@ -5,7 +5,7 @@ from __future__ import annotations
 from sandbox.conformance.scenario import KEY_PREFIX, Scenario, marker, probe
 from sandbox.evidence.expectations import Expectation, StatusRun
 from sandbox.evidence.notes import AT_ONCE, BASH, KEY_SEEN, note_of
-from sandbox.evidence.records import InvocationStatus
+from sandbox.evidence.observations import InvocationStatus
 from sandbox.model.script import ParallelToolStep, Script, TextStep, ToolStep
 
 _PATIENCE = 6

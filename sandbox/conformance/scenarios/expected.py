@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sandbox.evidence.expectations import Ending, Expectation, StatusRun
-from sandbox.evidence.records import InvocationStatus
+from sandbox.evidence.observations import InvocationStatus
 
 STOPPED_SHORT = (InvocationStatus.INCOMPLETE, InvocationStatus.UNKNOWN)
 """What a root may be called that was ended from outside."""

@@ -8,7 +8,7 @@ from sandbox.conformance.scenario import EVERYWHERE, Scenario, marker, probe
 from sandbox.conformance.scenarios.expected import completed, failing, gave_up, ok, ran_out, some
 from sandbox.conformance.scenarios.tools import DONE
 from sandbox.evidence.expectations import Ending, Expectation, StatusRun
-from sandbox.evidence.records import InvocationStatus
+from sandbox.evidence.observations import InvocationStatus
 from sandbox.model.faults import Fault, StatusFault
 from sandbox.model.script import Script
 

@@ -6,7 +6,7 @@ from sandbox.conformance.scenario import Scenario, marker
 from sandbox.conformance.scenarios.expected import completed, failing, ok
 from sandbox.conformance.scenarios.faults import one_tool
 from sandbox.evidence.expectations import Ending
-from sandbox.evidence.records import InvocationStatus
+from sandbox.evidence.observations import InvocationStatus
 from sandbox.model.script import Script
 
 _COMPLETED = (InvocationStatus.COMPLETED,)

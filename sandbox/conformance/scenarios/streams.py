@@ -14,7 +14,7 @@ from sandbox.conformance.scenarios.expected import (
 )
 from sandbox.conformance.scenarios.faults import one_tool
 from sandbox.evidence.expectations import Ending, StatusRun
-from sandbox.evidence.records import InvocationStatus
+from sandbox.evidence.observations import InvocationStatus
 from sandbox.model.faults import CutFault, EmptyFault, LengthFault, MalformedFault, StallFault
 
 _UNANSWERED = StatusRun(status=0)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from sandbox.evidence.checks.check import check
-from sandbox.evidence.records import AgentInvocation, ContextCompaction, ToolWitness
+from sandbox.evidence.exchanges import ToolWitness
+from sandbox.evidence.observations import AgentInvocation, ContextCompaction
 from sandbox.evidence.verdict import Outcome, Tier, failed, judged_by, not_applicable
 from sandbox.evidence.view import CellEvidence
 

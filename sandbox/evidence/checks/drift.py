@@ -20,13 +20,10 @@ from pydantic import JsonValue
 from sandbox.evidence import payloads
 from sandbox.evidence.capture import is_completed
 from sandbox.evidence.checks.check import check
+from sandbox.evidence.exchanges import Exchange, ToolWitness
 from sandbox.evidence.notes import AT_ONCE, BASH, KEY_SEEN, note_of
-from sandbox.evidence.records import (
-    ContextCompaction,
-    Exchange,
-    Record,
-    ToolWitness,
-)
+from sandbox.evidence.observations import ContextCompaction
+from sandbox.evidence.records import Record
 from sandbox.evidence.verdict import MissingEvidence, Outcome, Tier, judged_by, not_applicable
 from sandbox.evidence.view import CellEvidence
 

@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 
 from sandbox.evidence.checks.check import check
 from sandbox.evidence.join import AMBIGUOUS, CONFLICT, UNMATCHED, join, unowned_calls
-from sandbox.evidence.records import ContextCompaction, InvocationStatus
+from sandbox.evidence.observations import ContextCompaction, InvocationStatus
 from sandbox.evidence.verdict import Outcome, Tier, judged_by, not_applicable
 from sandbox.evidence.view import CellEvidence
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sandbox.evidence.checks.check import check
-from sandbox.evidence.records import ToolRequestItem
+from sandbox.evidence.observations import ToolRequestItem
 from sandbox.evidence.verdict import Outcome, Tier, failed, judged_by, not_applicable, passed
 from sandbox.evidence.view import UNPARSEABLE, CellEvidence
 

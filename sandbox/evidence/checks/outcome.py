@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sandbox.evidence.capture import is_rejection
 from sandbox.evidence.checks.check import check
-from sandbox.evidence.records import InvocationStatus
+from sandbox.evidence.observations import InvocationStatus
 from sandbox.evidence.rows import REJECTED, FailureRow, SuccessRow
 from sandbox.evidence.verdict import Outcome, Tier, failed, judged_by, not_applicable
 from sandbox.evidence.view import CellEvidence

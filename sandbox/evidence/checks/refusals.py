@@ -6,7 +6,8 @@ import re
 
 from sandbox.evidence.checks import polls
 from sandbox.evidence.checks.check import check
-from sandbox.evidence.records import ToolStatus, ToolWitness
+from sandbox.evidence.exchanges import ToolWitness
+from sandbox.evidence.observations import ToolStatus
 from sandbox.evidence.verdict import Outcome, Tier, judged_by, not_applicable
 from sandbox.evidence.view import CellEvidence
 

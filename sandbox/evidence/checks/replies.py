@@ -5,7 +5,8 @@ from __future__ import annotations
 from sandbox.evidence import payloads
 from sandbox.evidence.capture import is_completed
 from sandbox.evidence.checks.check import check
-from sandbox.evidence.records import InvocationStatus, MessageItem, ReasoningItem, TokenUsage
+from sandbox.evidence.exchanges import TokenUsage
+from sandbox.evidence.observations import InvocationStatus, MessageItem, ReasoningItem
 from sandbox.evidence.rows import SuccessRow, TokenStats
 from sandbox.evidence.verdict import Outcome, Tier, failed, judged_by, not_applicable, passed
 from sandbox.evidence.view import CellEvidence

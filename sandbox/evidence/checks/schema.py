@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable
 
 from sandbox.evidence.checks.check import check
-from sandbox.evidence.records import AgentInvocation, ToolCall
+from sandbox.evidence.observations import AgentInvocation, ToolCall
 from sandbox.evidence.rows import Trajectory
 from sandbox.evidence.verdict import Outcome, Tier, judged_by
 from sandbox.evidence.view import CellEvidence

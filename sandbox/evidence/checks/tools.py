@@ -8,7 +8,8 @@ import re
 from sandbox.evidence import payloads
 from sandbox.evidence.checks import polls
 from sandbox.evidence.checks.check import check
-from sandbox.evidence.records import ToolCall, ToolStatus, ToolWitness
+from sandbox.evidence.exchanges import ToolWitness
+from sandbox.evidence.observations import ToolCall, ToolStatus
 from sandbox.evidence.verdict import Outcome, Tier, failed, judged_by, not_applicable
 from sandbox.evidence.view import CellEvidence
 
