@@ -3,27 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Literal
 
 from sandbox.evidence import payloads
-from sandbox.evidence.exchanges import CapturedCall, Exchange
+from sandbox.evidence.exchanges import CapturedCall, ErrorCategory, Exchange
 from sandbox.evidence.observations import ModelRef, ReasoningItem
 from sandbox.evidence.rows import CaptureMetrics, ModelCallCapture
 
 MODEL_SERVER = ModelRef(type="responses_api_models", name="scripted_model")
 """The model server of a cell, as references in observations name it."""
-
-ErrorCategory = Literal[
-    "timeout",
-    "rate_limit",
-    "auth",
-    "not_found",
-    "client_error",
-    "upstream_error",
-    "stream_truncated",
-    "incomplete",
-    "connection",
-]
 
 _BY_STATUS: dict[int, ErrorCategory] = {
     401: "auth",

@@ -9,6 +9,18 @@ from pydantic import JsonValue
 from sandbox.evidence.observations import ModelRef
 from sandbox.evidence.records import Record
 
+ErrorCategory = Literal[
+    "timeout",
+    "rate_limit",
+    "auth",
+    "not_found",
+    "client_error",
+    "upstream_error",
+    "stream_truncated",
+    "incomplete",
+    "connection",
+]
+
 
 class TokenUsage(Record):
     """Token counts of one reply; absence is kept as None."""
@@ -105,19 +117,6 @@ class CapturedCall(Record):
     status_code: int
     response_status: str | None
     finish_reason: str | None
-    error_category: (
-        Literal[
-            "timeout",
-            "rate_limit",
-            "auth",
-            "not_found",
-            "client_error",
-            "upstream_error",
-            "stream_truncated",
-            "incomplete",
-            "connection",
-        ]
-        | None
-    )
+    error_category: ErrorCategory | None
     tokens: TokenUsage | None
     client_session_id: str | None

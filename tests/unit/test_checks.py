@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import pytest
 
+from sandbox.conformance.scenarios import SCENARIOS
 from sandbox.evidence.cell import HarnessPin, VerifierResult
 from sandbox.evidence.checks import CHECKS
 from sandbox.evidence.checks.check import check
@@ -112,6 +113,14 @@ def test_error_sequence_with_an_optional_held_request() -> None:
     runs = (StatusRun(status=200), StatusRun(status=0, at_least=0))
     for statuses in ((200,), (200, 0)):
         assert verdict("error_sequence", with_statuses(statuses, *runs)).status is Status.PASS
+
+
+def test_a_harness_may_ask_again_before_the_deadline_of_run_timeout() -> None:
+    runs = SCENARIOS["run_timeout"].expectation.exchanges
+    for statuses in ((200,), (200, 0), (200, 0, 0)):
+        assert verdict("error_sequence", with_statuses(statuses, *runs)).status is Status.PASS
+    for statuses in ((), (0,), (200, 0, 200)):
+        assert verdict("error_sequence", with_statuses(statuses, *runs)).status is Status.FAIL
 
 
 def probe(**changes: object) -> Exchange:
