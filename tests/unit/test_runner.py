@@ -186,3 +186,10 @@ def idle_machine(jobs: int, most: int) -> Spare:
 def test_more_cells_than_the_usual_ones_run_on_an_idle_machine() -> None:
     assert together(no_spare(2), 2) == 2
     assert together(idle_machine(jobs=1, most=3), 3) == 3
+
+
+def test_the_processors_are_looked_at_anew_after_each_cell_that_began() -> None:
+    spare = no_spare(2)
+    looks: list[None] = []
+    spare.begun = lambda: looks.append(None)  # type: ignore[method-assign]
+    assert together(spare, 2) == len(looks) == 2
